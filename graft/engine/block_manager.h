@@ -103,6 +103,10 @@ class BlockManager {
   }
   BlockStats stats() const;
   std::int64_t ref_count(BlockId block) const;
+  // 0: not registered.
+  std::uint64_t prefix_id(BlockId block) const {
+    return blocks_[static_cast<std::size_t>(block)].prefix_id;
+  }
 
   static std::uint64_t default_hash(std::uint64_t parent_id, std::span<const TokenId> tokens);
 

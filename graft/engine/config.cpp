@@ -64,6 +64,11 @@ EngineConfig resolve(EngineConfig config, const EngineLimits& limits) {
   problems.require(config.tensor_parallel_size == 1, "tensor_parallel_size is ",
                    config.tensor_parallel_size,
                    ", expected 1: tensor parallelism is not supported");
+  const bool has_tiers = config.kv_host_bytes > 0 || config.kv_disk_bytes > 0;
+  problems.require(!has_tiers || config.enable_prefix_caching,
+                   "kv_host_bytes and kv_disk_bytes need enable_prefix_caching");
+  problems.require(config.kv_disk_bytes == 0 || !config.kv_dir.empty(), "kv_disk_bytes is ",
+                   config.kv_disk_bytes, ", but kv_dir is empty");
   problems.finish();
 
   if (config.max_model_len == 0)

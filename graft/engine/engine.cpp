@@ -107,7 +107,8 @@ EngineConfig resolve_for(models::OpenModel& open,
   double min_blocks = std::numeric_limits<double>::infinity();
   std::map<Device, std::size_t> states = model.state_bytes_by_device();
   for (const auto& [device, bytes] : model.cache_bytes_by_device()) {
-    const std::uint64_t left = open.memory_left(device);
+    std::uint64_t left = open.memory_left(device);
+    if (device == kCpu) left -= std::min(left, config.kv_host_bytes);
     const std::uint64_t available =
         left -
         std::min<std::uint64_t>(left, states[device] * static_cast<std::uint64_t>(num_state_slots));
@@ -165,9 +166,17 @@ Engine::Engine(models::OpenModel& model,
   open_.model().enforce_eager(config_.enforce_eager);
   if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
+  open_tiers();
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  close_tiers();
+}
+
+bool Engine::has_work() const {
+  return !scheduler_.is_idle() || !pending_.empty() || in_flight_.has_value() ||
+         (tiers_ != nullptr && tiers_->num_queued() > 0);
+}
 
 void Engine::check(const Request& request) const {
   const std::int64_t vocab_size = open_.model().vocab_size();
@@ -299,6 +308,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
 
 void Engine::release_idle_memory() {
   settle();
+  store_blocks(/*max_seconds=*/-1);
   const std::vector<BlockId> ids = blocks_.evict_free();
   for (std::size_t first = 0; first < ids.size();) {
     std::size_t end = first + 1;
@@ -323,7 +333,10 @@ EngineStats Engine::stats() const {
           .num_computed_tokens = num_computed_tokens_,
           .num_output_tokens = num_output_tokens_,
           .num_graph_replays = open_.model().num_graph_replays(),
-          .blocks = blocks_.stats()};
+          .blocks = blocks_.stats(),
+          .host_tier = kv_tiers_ ? kv_tiers_->host_stats() : TierStats(),
+          .disk_tier = kv_tiers_ ? kv_tiers_->disk_stats() : TierStats(),
+          .num_loading = tiers_ ? scheduler_.num_loading() : 0};
 }
 
 }  // namespace graft::engine

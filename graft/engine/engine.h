@@ -26,6 +26,8 @@
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
 #include "graft/engine/states/state_slots.h"
+#include "graft/engine/tiers/kv_tiers.h"
+#include "graft/engine/tiers/sequence_tiers.h"
 #include "graft/grammar/output_matcher.h"
 #include "graft/models/open_model.h"
 #include "graft/tokenizer/tokenizer.h"
@@ -59,9 +61,7 @@ class Engine {
   // Starts one batch and returns the updates of the last one that has ended, none when there is
   // nothing to do.
   std::vector<Update> step();
-  bool has_work() const {
-    return !scheduler_.is_idle() || !pending_.empty() || in_flight_.has_value();
-  }
+  bool has_work() const;
 
   // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
   // Throws Error when it has finished or the file cannot be written.
@@ -70,11 +70,13 @@ class Engine {
   // Throws Error when the file is damaged or belongs to another model or graft version.
   RequestId restore(const std::filesystem::path& path, RequestId id = 0);
 
-  // Releases the memory of free blocks to the system and evicts the prefixes cached in them.
+  // Releases the memory of free blocks to the system and evicts the prefixes cached in them. Tiers
+  // below the KV cache keep them.
   void release_idle_memory();
 
   const EngineConfig& config() const { return config_; }
   EngineStats stats() const;
+  KvTiers* tiers() { return kv_tiers_.get(); }  // null: none
 
  private:
   // One token to sample.
@@ -91,6 +93,7 @@ class Engine {
     struct Row {
       std::shared_ptr<Sequence> sequence;  // may have ended since
       bool is_complete = false;            // its next token is sampled
+      std::int64_t num_computed = 0;       // tokens of the sequence after the step
       SequenceLogits logits;
     };
     std::vector<Row> rows;
@@ -126,6 +129,14 @@ class Engine {
   bool is_full(const Sequence& sequence, std::int64_t num_output) const;
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
+  // tiers/engine_tiers.cpp
+  void open_tiers();
+  void close_tiers() noexcept;
+  void queue_blocks(const Step& step);
+  void store_blocks(double max_seconds);
+  void store_after_step(double step_seconds);
+  void load_blocks(const Schedule& schedule);
+  void wait_for_tiers(const Schedule& schedule);
   void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
   bool restore_state(Sequence& sequence, std::span<const std::byte> state);
 
@@ -137,6 +148,8 @@ class Engine {
   std::unique_ptr<grammar::GrammarCache> grammars_;  // thread-safe; null: no tokenizer
   BlockManager blocks_;
   std::unique_ptr<StateSlots> states_;  // null: the model has no recurrent states
+  std::unique_ptr<KvTiers> kv_tiers_;   // null: no tiers below the KV cache
+  std::unique_ptr<SequenceTiers> tiers_;
   Scheduler scheduler_;
   Runner runner_;
   std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;

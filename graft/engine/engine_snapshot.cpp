@@ -3,37 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include <xxhash.h>
-
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
 #include "graft/engine/snapshot.h"
-#include "graft/formats/weight_source.h"
+#include "graft/engine/tiers/cache_identity.h"
 
 namespace graft::engine {
-namespace {
-
-// Hash of the tensors' names, types and shapes and of the first and last 64 bytes of their data:
-// distinguishes models without reading all weights. Never 0.
-std::uint64_t fingerprint_of(const formats::WeightSource& source) {
-  constexpr std::size_t kSampleBytes = 64;
-  std::uint64_t hash = 1;
-  const auto add = [&](const void* data, std::size_t size) {
-    hash = XXH3_64bits_withSeed(data, size, hash);
-  };
-  for (const formats::TensorInfo& tensor : source.tensors()) {
-    add(tensor.name.data(), tensor.name.size());
-    add(&tensor.dtype, sizeof(tensor.dtype));
-    add(tensor.shape.data(), tensor.shape.size() * sizeof(std::int64_t));
-    const std::size_t size = std::min(kSampleBytes, tensor.data.size());
-    add(tensor.data.data(), size);
-    add(tensor.data.data() + tensor.data.size() - size, size);
-  }
-  return std::max<std::uint64_t>(hash, 1);
-}
-
-}  // namespace
 
 void Engine::save(SequenceId id, const std::filesystem::path& path) {
   settle();

@@ -1,6 +1,7 @@
 // Engine::step: schedules, starts and finishes steps, and turns their tokens into updates.
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "graft/base/error.h"
@@ -26,8 +27,11 @@ std::vector<Update> Engine::step() {
 }
 
 void Engine::run_step() {
+  const Clock::time_point began = Clock::now();
+  const std::int64_t num_computed = num_computed_tokens_;
   if (in_flight_ && !can_run_ahead(*in_flight_)) finish_in_flight();
   const Schedule schedule = scheduler_.schedule();
+  wait_for_tiers(schedule);
   std::vector<std::shared_ptr<Sequence>> too_long;
   for (const Sequence* sequence : schedule.too_long)
     too_long.push_back(sequences_.at(sequence->id));
@@ -38,9 +42,13 @@ void Engine::run_step() {
   for (const auto& sequence : too_long) {
     if (sequence->state != SequenceState::Finished) finish_too_long(*sequence);
   }
+  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  if (kv_tiers_) kv_tiers_->record_prefill(num_computed_tokens_ - num_computed, seconds);
+  store_after_step(seconds);
 }
 
 std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
+  load_blocks(schedule);
   if (schedule.empty()) return std::nullopt;
   check_files();
   std::optional<ops::BatchSampling> sampling = device_sampling(schedule);
@@ -60,6 +68,7 @@ void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   Sequence& sequence = *row.sequence;
   sequence.num_computed += num_tokens;
   num_computed_tokens_ += num_tokens;
+  row.num_computed = sequence.num_computed;
   if (!row.is_complete || sequence.is_embedding()) return;
   ++sequence.num_in_flight;
   sequence.sampled_row = static_cast<std::int32_t>(row.logits.first_row + row.logits.num_rows - 1);
@@ -108,6 +117,7 @@ void Engine::finish_too_long(Sequence& sequence) {
 void Engine::fail_running(const std::string& message) {
   in_flight_.reset();
   open_.model().discard_started();
+  if (tiers_) tiers_->clear_queue();
   if (states_ != nullptr) {
     scheduler_.discard_pending_snapshots();
     states_->drop_snapshots();
@@ -138,6 +148,7 @@ void Engine::finish_in_flight() {
   if (step.is_sampled) tokens = open_.model().finish();
   check_files();
   ++num_steps_;
+  queue_blocks(step);
   std::vector<Sample> samples = samples_of(step, tokens);
   if (!step.is_sampled)
     open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });

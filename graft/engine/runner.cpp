@@ -89,6 +89,8 @@ std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
     model_.copy_block(copy.from, copy.to);
   for (const StateCopy& copy : schedule.state_copies)
     model_.copy_state(copy.from, copy.to);
+  for (const TierFill& fill : schedule.state_loads)
+    model_.load_state(fill.to, fill.entry->bytes);
   const ops::Phase phase = phase_of(schedule);
   if (sampling) {
     batch_.sampling = *std::move(sampling);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graft/base/check.h"
+#include "graft/engine/tiers/sequence_tiers.h"
 
 namespace graft::engine {
 namespace {
@@ -22,12 +23,6 @@ std::int64_t num_slots(const Sequence& sequence) {
 
 // Mixed into the salt of the prefix cache: keys of LongRoPE's two sets of factors differ.
 constexpr std::uint64_t kLongRopeSalt = 0x9e3779b97f4a7c15;
-
-// The logits or hidden states of every position are needed: nothing may come from the prefix cache.
-bool needs_every_position(const Sequence& sequence) {
-  if (sequence.is_embedding()) return sequence.pooler->needs_every_token();
-  return sequence.params.prompt_logprobs && sequence.num_output() == 0;
-}
 
 }  // namespace
 
@@ -55,9 +50,16 @@ void Scheduler::add_fork(Sequence& sequence) {
   running_.insert(&sequence);
 }
 
+// The logits or hidden states of every position are needed: nothing may come from the prefix cache.
+bool Scheduler::needs_every_position(const Sequence& sequence) {
+  if (sequence.is_embedding()) return sequence.pooler->needs_every_token();
+  return sequence.params.prompt_logprobs && sequence.num_output() == 0;
+}
+
 void Scheduler::pause(Sequence& sequence) {
   if (sequence.state == SequenceState::Running) stop_running(sequence);
   waiting_.erase(sequence);
+  SequenceTiers::cancel(sequence);
   paused_.insert(&sequence);
 }
 
@@ -71,6 +73,7 @@ void Scheduler::remove(Sequence& sequence) {
   paused_.erase(&sequence);
   free_states(sequence);
   blocks_.free(sequence.table);
+  SequenceTiers::cancel(sequence);
   sequence.state = SequenceState::Finished;
 }
 
@@ -115,7 +118,7 @@ std::int64_t Scheduler::num_pending_prefill() const {
   }
   for (const auto& [client, sequences] : waiting_.by_client()) {
     for (const Sequence* sequence : sequences)
-      num_tokens += sequence->num_pending();
+      num_tokens += is_loading(*sequence) ? 0 : sequence->num_pending();
   }
   return num_tokens;
 }
@@ -140,7 +143,7 @@ std::map<ClientId, std::int64_t> Scheduler::pending_prompts() const {
   }
   for (const auto& [client, sequences] : waiting_.by_client()) {
     for (const Sequence* sequence : sequences) {
-      if (!add(*sequence)) break;
+      if (!is_loading(*sequence) && !add(*sequence)) break;
     }
   }
   return pending;
@@ -155,6 +158,7 @@ bool Scheduler::outgrows_short_rope(const Sequence& sequence) const {
 void Scheduler::use_long_rope(Sequence& sequence) {
   free_states(sequence);
   blocks_.free(sequence.table);
+  SequenceTiers::cancel(sequence);
   sequence.num_computed = 0;
   sequence.uses_long_rope = true;
   sequence.table = salted_table(sequence.table.root_id ^ kLongRopeSalt);
@@ -180,7 +184,7 @@ void Scheduler::make_room() {
       (waiting_.by_client().size() == 1 && slots.size() <= 1 &&
        (slots.empty() || slots.begin()->first == waiting_.by_client().begin()->first));
   if (is_alone) return;
-  const auto any = [](const Sequence&) { return true; };
+  const auto any = [this](const Sequence& one) { return !is_loading(one); };
   for (;;) {
     const Sequence* wanted = waiting_.next(slots_by_client(), any);
     if (wanted == nullptr || !preempt_for(*wanted)) return;
@@ -241,6 +245,7 @@ void Scheduler::schedule_running(Step& step, Work work) {
     if (sequence->state != SequenceState::Running || step.budget == 0) continue;
     if (work_of(*sequence) != work || sequence->is_last_in_flight) continue;
     if (work != Work::Decode) {
+      if (!sequence->tier.blocks.empty() && !fill_from_tiers(step, *sequence)) continue;
       match_prefix(*sequence);
       copy_matched(step, *sequence);
     }
@@ -256,7 +261,7 @@ void Scheduler::schedule_running(Step& step, Work work) {
 void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
   const auto is_allowed = [&](const Sequence& one) {
     return one.is_embedding() == is_embedding && step.prompt_tokens[one.client] > 0 &&
-           !one.is_last_in_flight;
+           !one.is_last_in_flight && !is_loading(one);
   };
   while (step.budget > 0) {
     Sequence* const next = waiting_.next(step.slots, is_allowed);
@@ -270,31 +275,52 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
     }
     if (outgrows_short_rope(sequence)) use_long_rope(sequence);
     match_prefix(sequence);
+    if (!find_in_tiers(sequence)) {
+      release_match(sequence);
+      continue;
+    }
     const std::int64_t num_more = blocks_.blocks_for(sequence.num_tokens()) -
                                   static_cast<std::int64_t>(sequence.table.blocks.size());
     // The whole sequence must fit, or a later chunk would preempt it.
     if (num_more > blocks_.num_free()) {
-      free_states(sequence);
-      blocks_.free(sequence.table);
-      sequence.num_computed = 0;
+      release_match(sequence);
       return;
     }
-    if (sequence.num_output() == 0) sequence.num_cached = sequence.num_computed;
-    num_queried_tokens_ += sequence.num_tokens();
-    num_hit_tokens_ += sequence.num_computed;
+    start_running(step, sequence);
+    if (!fill_from_tiers(step, sequence)) continue;
     const std::int64_t num_tokens = chunk_size(step, sequence);
-    const bool has_room = blocks_.prepare(sequence.table, sequence.num_computed,
-                                          sequence.num_computed + num_tokens, step.schedule.copies);
-    GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
-    waiting_.erase(sequence);
-    start_states(step, sequence);
-    running_.insert(&sequence);
-    step.slots[sequence.client] += num_slots(sequence);
-    sequence.state = SequenceState::Running;
-    if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
+    prepare(step, sequence, num_tokens);
     push(step, sequence, num_tokens);
     register_blocks(step.schedule.sequences.back());
   }
+}
+
+void Scheduler::start_running(Step& step, Sequence& sequence) {
+  const std::int64_t num_hit = sequence.num_computed + num_tier_tokens(sequence);
+  if (sequence.num_output() == 0) sequence.num_cached = num_hit;
+  num_queried_tokens_ += sequence.num_tokens();
+  num_hit_tokens_ += num_hit;
+  prepare(step, sequence, num_tier_tokens(sequence));
+  waiting_.erase(sequence);
+  start_states(step, sequence);
+  running_.insert(&sequence);
+  step.slots[sequence.client] += num_slots(sequence);
+  sequence.state = SequenceState::Running;
+  if (!sequence.first_scheduled) sequence.first_scheduled = Clock::now();
+}
+
+// Allocates blocks for tokens of a sequence that was found to fit.
+void Scheduler::prepare(Step& step, Sequence& sequence, std::int64_t num_tokens) {
+  const bool has_room = blocks_.prepare(sequence.table, sequence.num_computed,
+                                        sequence.num_computed + num_tokens, step.schedule.copies);
+  GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
+}
+
+// The sequence keeps waiting.
+void Scheduler::release_match(Sequence& sequence) {
+  free_states(sequence);
+  blocks_.free(sequence.table);
+  sequence.num_computed = 0;
 }
 
 std::int64_t Scheduler::num_used_slots() const {
@@ -387,6 +413,7 @@ void Scheduler::preempt(Step& step, Sequence& victim) {
 void Scheduler::stop_running(Sequence& sequence) {
   free_states(sequence);
   blocks_.free(sequence.table);
+  SequenceTiers::cancel(sequence);
   sequence.num_computed = 0;
   if (sequence.is_embedding()) sequence.pooler->clear();
   running_.erase(&sequence);

@@ -12,6 +12,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "graft/engine/fair_queue.h"
 #include "graft/engine/sequence.h"
 #include "graft/engine/states/state_slots.h"
+#include "graft/engine/tiers/tier_entry.h"
 #include "graft/ops/pass.h"
 
 namespace graft::engine {
@@ -34,10 +36,20 @@ struct ScheduledSequence {
   bool is_complete() const { return sequence->num_pending() == num_tokens; }
 };
 
+class SequenceTiers;
+
+// Before the step, the bytes of the entry must be loaded into block or slot `to`.
+struct TierFill {
+  std::int32_t to = 0;
+  TierEntryPtr entry;
+};
+
 struct Schedule {
   std::vector<ScheduledSequence> sequences;
   std::vector<BlockCopy> copies;        // before the forward pass
   std::vector<StateCopy> state_copies;  // before the forward pass, in order
+  std::vector<TierFill> loads;          // before the copies, also when no sequence is scheduled
+  std::vector<TierFill> state_loads;    // after the copies
   std::vector<Sequence*> too_long;      // need more blocks than the cache has; the caller ends them
 
   bool empty() const { return sequences.empty(); }
@@ -53,6 +65,8 @@ class Scheduler {
             std::int64_t stream_from = 0,
             std::int64_t long_rope_from = 0,
             StateSlots* states = nullptr);
+  // Of the KV cache; must outlive the scheduler.
+  void use_tiers(SequenceTiers* tiers) { tiers_ = tiers; }
 
   // The caller owns the sequence and must not move it until it is removed.
   void add(Sequence& sequence);
@@ -75,6 +89,7 @@ class Scheduler {
   std::int64_t num_waiting() const {  // including paused ones
     return static_cast<std::int64_t>(waiting_.size() + paused_.size());
   }
+  std::int64_t num_loading() const;  // waiting sequences whose blocks are read from disk
   std::int64_t num_preemptions() const { return num_preemptions_; }
   // Tokens looked up in the prefix cache when sequences start running, and the hits among them.
   std::int64_t num_queried_tokens() const { return num_queried_tokens_; }
@@ -88,6 +103,7 @@ class Scheduler {
     std::map<ClientId, std::int64_t> prompt_tokens = {};  // left for prompts, by client
     ClientSlots slots = {};                               // used, by client
     bool has_preempted = false;
+    std::size_t num_fill_bytes = 0;  // loaded from tiers
   };
   // Which sequences a step may compute.
   enum class Kind : std::uint8_t { Mixed, Decode, Prefill };
@@ -114,11 +130,21 @@ class Scheduler {
   void push(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void register_blocks(const ScheduledSequence& scheduled);
   void match_prefix(Sequence& sequence);
+  void start_running(Step& step, Sequence& sequence);
+  void prepare(Step& step, Sequence& sequence, std::int64_t num_tokens);
+  void release_match(Sequence& sequence);
+  // Tiers below the KV cache.
+  bool is_loading(const Sequence& sequence) const;
+  bool find_in_tiers(Sequence& sequence);                        // false: is loading
+  std::int64_t num_tier_tokens(const Sequence& sequence) const;  // found, not in the cache yet
+  bool fill_from_tiers(Step& step, Sequence& sequence);  // false: continues in the next step
+  static bool needs_every_position(const Sequence& sequence);
   // Recurrent states.
   void start_states(Step& step, Sequence& sequence);
   void copy_matched(Step& step, Sequence& sequence) const;
   void free_states(Sequence& sequence);
   void add_snapshots(Sequence& sequence);
+  void queue_decode_states(Sequence& sequence);
   void plan_checkpoints(ScheduledSequence& scheduled);
   void add_checkpoint(ScheduledSequence& scheduled, std::int64_t num_tokens);
   void preempt(Step& step, Sequence& victim);
@@ -131,6 +157,7 @@ class Scheduler {
   std::int64_t stream_from_;
   std::int64_t long_rope_from_;
   StateSlots* states_;
+  SequenceTiers* tiers_ = nullptr;     // null: none below the KV cache
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk
   RankedSequences running_;
   FairQueue waiting_;

@@ -15,11 +15,15 @@
 #include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/states/state_slots.h"
+#include "graft/engine/tiers/block_key.h"
+#include "graft/engine/tiers/tier_entry.h"
 #include "graft/grammar/output_matcher.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
 
 namespace graft::engine {
+
+class TierLoad;
 
 using graft::Finish;
 using graft::FinishReason;
@@ -60,6 +64,20 @@ struct Sequence {
   };
   std::vector<PendingSnapshot> pending_snapshots;  // of started steps, not in the cache yet
   std::uint64_t decode_snapshot = 0;  // prefix id of the last snapshot beyond the prompt; 0: none
+  // Blocks below the KV cache, see tiers/sequence_tiers.h.
+  struct Tier {
+    std::vector<BlockKey> keys = {};  // the root key, then that of each full block
+    std::uint64_t root_id = 0;        // BlockTable::root_id of the keys
+    std::int64_t num_queued = 0;      // leading blocks that were queued for the tiers
+    bool is_found = false;            // was looked up since it waits
+    std::shared_ptr<TierLoad> load = {};
+    // To put into the KV cache: blocks from `first_block` on, and the recurrent states after them.
+    std::size_t first_block = 0;
+    std::vector<TierEntryPtr> blocks = {};
+    TierEntryPtr state = {};
+    std::size_t num_filled = 0;  // leading ones of `blocks` that are in the cache
+  };
+  Tier tier;
   // LongRoPE: positions are rotated with the long factors (Blueprint::long_rope_from).
   bool uses_long_rope = false;
   SequenceState state = SequenceState::Waiting;

@@ -162,6 +162,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   mapped_files_.assign(source_->files().begin(), source_->files().end());
   mapped_files_.push_back(packing::PackedCache::path_for(*source_));
   is_from_disk_ = load.from_disk;
+  is_repacked_ = load.repack;
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, load);
   if (const auto text = damage()) fail(*text);
 }

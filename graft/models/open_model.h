@@ -61,6 +61,7 @@ class OpenModel {
   std::optional<std::string> damage() const { return damage_of(mapped_files_); }
   // The weights are larger than the memory and are read from the file of packed weights.
   bool is_from_disk() const { return is_from_disk_; }
+  bool is_repacked() const { return is_repacked_; }  // LoadOptions::repack
 
  private:
   std::unique_ptr<Checkpoint> source_;
@@ -73,6 +74,7 @@ class OpenModel {
   std::map<Device, perf::MemoryUse> weights_;  // only weights
   std::vector<std::filesystem::path> mapped_files_;
   bool is_from_disk_ = false;
+  bool is_repacked_ = false;
   std::unique_ptr<Model> model_;
 };
 

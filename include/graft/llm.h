@@ -44,6 +44,12 @@ struct EngineConfig {
   std::int64_t tensor_parallel_size = 1;
   bool enforce_eager = false;  // disables CUDA graphs; no effect on the CPU
   bool enable_prefix_caching = true;
+  // Tiers of the prefix cache below the KV cache: bytes of host memory and of files in kv_dir; 0:
+  // none. Blocks are copied to them after they are computed, and are loaded from them when a prompt
+  // begins with their tokens. Files outlive the process; processes may share a folder.
+  std::uint64_t kv_host_bytes = 0;
+  std::uint64_t kv_disk_bytes = 0;
+  std::filesystem::path kv_dir = {};
   // Idle seconds after which the KV cache's memory, including the prefix cache, is released to the
   // system. Negative: never.
   double idle_release_seconds = 300;
@@ -186,6 +192,20 @@ struct BlockStats {
   std::int64_t num_cached = 0;  // free, still in the prefix cache
 };
 
+// A tier of the KV cache: host memory or disk. Counters count blocks; the recurrent states after a
+// block count as one.
+struct TierStats {
+  std::uint64_t capacity = 0;  // bytes; 0: no such tier
+  std::uint64_t bytes = 0;     // used; on disk by all processes, as of the last look at the folder
+  std::int64_t num_blocks = 0;
+  std::int64_t num_hits = 0;
+  std::int64_t num_misses = 0;
+  std::int64_t num_loads = 0;   // read from the tier
+  std::int64_t num_stores = 0;  // written to it
+  std::int64_t num_evictions = 0;
+  std::int64_t num_errors = 0;  // damaged or unreadable files, failed writes
+};
+
 struct EngineStats {
   std::int64_t num_running = 0;
   std::int64_t num_waiting = 0;
@@ -197,6 +217,9 @@ struct EngineStats {
   std::int64_t num_output_tokens = 0;
   std::int64_t num_graph_replays = 0;  // decode passes that ran as a CUDA graph
   BlockStats blocks;
+  TierStats host_tier;
+  TierStats disk_tier;
+  std::int64_t num_loading = 0;  // waiting sequences whose blocks are read from disk
 };
 
 struct ProfileEntry {

@@ -4,12 +4,15 @@
 // after the blocks that it shares with another prompt, and after every full block of output, of
 // which a sequence keeps the last one. They can be matched from the next step on.
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "graft/engine/scheduler.h"
+#include "graft/engine/tiers/sequence_tiers.h"
 
 namespace graft::engine {
 
@@ -38,6 +41,7 @@ void Scheduler::free_states(Sequence& sequence) {
   for (const Sequence::PendingSnapshot& pending : sequence.pending_snapshots)
     states_->free_reserved(pending.slot);
   sequence.pending_snapshots.clear();
+  queue_decode_states(sequence);
   sequence.decode_snapshot = 0;
   sequence.matched_slot = kNoSlot;
   const SlotId slot = std::exchange(sequence.state_slot, kNoSlot);
@@ -49,6 +53,16 @@ void Scheduler::free_states(Sequence& sequence) {
   }
 }
 
+// Of the states after blocks of output, tiers get the last ones: when the sequence ends or is
+// preempted.
+void Scheduler::queue_decode_states(Sequence& sequence) {
+  if (tiers_ == nullptr || sequence.decode_snapshot == 0) return;
+  const std::vector<std::uint64_t>& ids = sequence.table.prefix_ids;
+  const auto found = std::ranges::find(ids, sequence.decode_snapshot);
+  if (found == ids.end()) return;
+  tiers_->queue_states(sequence, static_cast<std::size_t>(found - ids.begin()) + 1);
+}
+
 // Adds the snapshots whose blocks are registered by now: those of tokens in flight are later.
 void Scheduler::add_snapshots(Sequence& sequence) {
   const auto is_added = [&](const Sequence::PendingSnapshot& pending) {
@@ -56,7 +70,10 @@ void Scheduler::add_snapshots(Sequence& sequence) {
     if (num_blocks > sequence.table.prefix_ids.size()) return false;
     const std::uint64_t prefix_id = sequence.table.prefix_ids[num_blocks - 1];
     states_->add_snapshot(prefix_id, pending.slot);
-    if (pending.num_tokens <= sequence.num_prompt) return true;
+    if (pending.num_tokens <= sequence.num_prompt) {
+      if (tiers_ != nullptr) tiers_->queue_states(sequence, num_blocks);
+      return true;
+    }
     const std::uint64_t before = std::exchange(sequence.decode_snapshot, prefix_id);
     if (before != 0 && before != prefix_id) states_->drop_snapshot(before);
     return true;
