@@ -152,9 +152,10 @@ bool KvTiers::is_worth_loading(std::size_t num_bytes,
 KvTiers::Clock::duration KvTiers::time_limit(std::int64_t num_tokens) const {
   const std::lock_guard lock(mutex_);
   double seconds = kUnknownLoadSeconds;
-  if (rates_.prefill_tokens_per_s > 0)
+  if (rates_.prefill_tokens_per_s > 0) {
     seconds = std::clamp(2 * static_cast<double>(num_tokens) / rates_.prefill_tokens_per_s,
                          kMinLoadSeconds, kMaxLoadSeconds);
+  }
   if (policy_.max_load_seconds > 0) seconds = policy_.max_load_seconds;
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }

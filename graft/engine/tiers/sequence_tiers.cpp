@@ -1,6 +1,7 @@
 #include "graft/engine/tiers/sequence_tiers.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace graft::engine {
@@ -140,25 +141,37 @@ void SequenceTiers::queue_blocks(Sequence& sequence, std::int64_t num_tokens) {
   compute_keys(sequence, static_cast<std::size_t>(num_full));
   for (; tier.num_queued < num_full; ++tier.num_queued) {
     const auto at = static_cast<std::size_t>(tier.num_queued);
+    // Another sequence computed the same tokens at the same time: its block is the registered one.
+    if (blocks_.prefix_id(sequence.table.blocks[at]) != sequence.table.prefix_ids[at]) continue;
     if (tiers_.has_stored(tier.keys[at + 1])) continue;
     const std::span<const TokenId> tokens = tokens_of(sequence, at);
-    queue_.push_back({.prefix_id = sequence.table.prefix_ids[at],
-                      .block = sequence.table.blocks[at],
-                      .key = tier.keys[at + 1],
-                      .parent = tier.keys[at],
-                      .tokens = {tokens.begin(), tokens.end()}});
+    push({.prefix_id = sequence.table.prefix_ids[at],
+          .block = sequence.table.blocks[at],
+          .key = tier.keys[at + 1],
+          .parent = tier.keys[at],
+          .tokens = {tokens.begin(), tokens.end()}});
   }
+}
+
+// Sequences may share a block that is not stored yet.
+void SequenceTiers::push(Queued queued) {
+  if (queued_keys_.insert(queued.key).second) queue_.push_back(std::move(queued));
+}
+
+void SequenceTiers::clear_queue() {
+  queue_.clear();
+  queued_keys_.clear();
 }
 
 void SequenceTiers::queue_states(Sequence& sequence, std::size_t num_blocks) {
   compute_keys(sequence, num_blocks);
   TierLoad::Item item = state_item_of(sequence, num_blocks - 1);
   if (tiers_.has_stored(item.key)) return;
-  queue_.push_back({.prefix_id = sequence.table.prefix_ids[num_blocks - 1],
-                    .is_state = true,
-                    .key = item.key,
-                    .parent = item.parent,
-                    .tokens = std::move(item.tokens)});
+  push({.prefix_id = sequence.table.prefix_ids[num_blocks - 1],
+        .is_state = true,
+        .key = item.key,
+        .parent = item.parent,
+        .tokens = std::move(item.tokens)});
 }
 
 void SequenceTiers::store_queued(const Copy& copy) {
@@ -166,6 +179,7 @@ void SequenceTiers::store_queued(const Copy& copy) {
   while (!queue_.empty() && !copy.is_over()) {
     Queued next = std::move(queue_.front());
     queue_.pop_front();
+    queued_keys_.erase(next.key);
     const bool exists = next.is_state ? states_->has_snapshot(next.prefix_id)
                                       : blocks_.prefix_id(next.block) == next.prefix_id;
     if (!exists || tiers_.has_stored(next.key)) continue;

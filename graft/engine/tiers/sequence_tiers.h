@@ -8,10 +8,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
-#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "graft/engine/block_manager.h"
@@ -50,7 +48,7 @@ class SequenceTiers {
   // Queues the recurrent states after the first `num_blocks` blocks, of which there is a snapshot.
   void queue_states(Sequence& sequence, std::size_t num_blocks);
   // After a failed step: the contents of queued blocks are unknown.
-  void clear_queue() { queue_.clear(); }
+  void clear_queue();
   std::size_t num_queued() const { return queue_.size(); }
 
   // Copies queued blocks that are still in the KV cache to the tiers until `is_over`.
@@ -78,6 +76,7 @@ class SequenceTiers {
   TierLoad::Item item_of(const Sequence& sequence, std::size_t block) const;
   TierLoad::Item state_item_of(const Sequence& sequence, std::size_t block) const;
   std::size_t find_last(const Sequence& sequence, std::size_t first, std::size_t end);
+  void push(Queued queued);
   void take_found(Sequence& sequence) const;
 
   KvTiers& tiers_;
@@ -86,6 +85,7 @@ class SequenceTiers {
   const BlockManager& blocks_;
   StateSlots* states_;
   std::deque<Queued> queue_;
+  std::unordered_set<BlockKey, BlockKeyHash> queued_keys_;  // of queue_
 };
 
 }  // namespace graft::engine
