@@ -29,6 +29,7 @@ void add_detokenize(Command& app);
 void add_bench(Command& app);
 void add_eval(Command& app);
 void add_experts(Command& app);
+void add_cache(Command& app);
 void add_verify(Command& app);
 void add_template(Command& app);
 void add_serve(Command& app);

@@ -30,6 +30,7 @@ struct PlanOptions {
   MachineOptions machine;
   perf::Workload load;
   std::int64_t context = 0;  // as given
+  std::string kv_host;       // size
   bool json = false;
   bool automatic = false;
 
@@ -50,6 +51,7 @@ PlanCase case_of(const PlanOptions& options) {
   to_plan.load = options.load;
   to_plan.context = options.context;
   if (options.context > 0) to_plan.load.context = options.context;
+  if (!options.kv_host.empty()) to_plan.load.host_tier = parse_memory("--kv-host", options.kv_host);
   const std::vector<perf::GpuFigures>& gpus = to_plan.machine.gpus;
   to_plan.inputs = {.rules = options.rules,
                     .plugins = options.plugins,
@@ -255,6 +257,11 @@ void add_load(Command& command, PlanOptions& options) {
                   "leaves memory for up to 32768)")
       ->check(Range(1, 1 << 24))
       ->option_text("TOKENS");
+  command
+      .add_option("--kv-host", options.kv_host,
+                  "Host memory for KV cache blocks of earlier prompts, as of `graft serve` "
+                  "(default: 0)")
+      ->option_text("SIZE");
   command.add_option("--parallel", options.load.parallel, "Number of sequences in the batch")
       ->check(Range(1, 1 << 16));
 }

@@ -64,6 +64,7 @@ int run(int argc, const char* const* argv) {
   add_perplexity(app);
   add_eval(app);
   add_experts(app);
+  add_cache(app);
   add_bench(app);
   add_template(app);
   add_config(app);

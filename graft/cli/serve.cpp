@@ -14,6 +14,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/cli/options/tier_options.h"
 #include "graft/server/service.h"
 
 namespace graft::cli {
@@ -29,6 +30,7 @@ struct ServeOptions {
   std::string log_level = "info";
   std::string log_format = "text";
   bool shared_cache = false;
+  TierOptions tiers;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
@@ -129,6 +131,7 @@ void serve_models(ServeOptions& options) {
   const api::EngineConfig engine = config.pool.llm.engine;
   config.pool.llm = options.model.config();
   config.pool.llm.engine = engine;
+  options.tiers.apply_to(config.pool.llm.engine);
   config.pool.llm.profile = options.profile;
   config.pool.llm.on_warning = [&logs](const std::string& line) { logs.warn(line); };
   config.pool.llm.on_placement = [&logs](const std::string& summary) {
@@ -190,6 +193,7 @@ void add_model_options(Command& command, ServeOptions& options) {
   command.add_flag("--enforce-eager", pool.llm.engine.enforce_eager, "Disable CUDA graphs");
   command.add_option("--kv-blocks", pool.llm.engine.num_kvcache_blocks,
                      "Number of KV cache blocks (default: as many as fit into memory)");
+  options.tiers.add_to(command);
   command.add_option("--keep-alive", pool.keep_alive_seconds,
                      "Idle seconds before a model is unloaded (default: 300; -1: never)");
   command.add_option("--max-loaded-models", pool.max_loaded,
@@ -289,7 +293,7 @@ void add_server_options(Command& command, ServeOptions& options) {
       "File with one API key per line, plain or sha256:HEX, then name=NAME and admin where "
       "wanted; also GRAFT_API_KEYS");
   command.add_flag("--shared-cache", options.shared_cache,
-                   "Share the prefix cache between API keys");
+                   "Share the prefix cache, with its tiers, between API keys");
   add_client_options(command, config.access);
   command
       .add_option("--max-queue", config.max_waiting,

@@ -223,6 +223,9 @@ TEST_F(EstimateTest, CountsBytesPerDevice) {
   EXPECT_EQ(cpu.weights, 4'000'000U);
   EXPECT_EQ(gpu.weights, 2'000'000U);  // the copy for prefill
   EXPECT_EQ(cpu.kv_cache, 50U * 2U * 200U * 4U);
+  Workload with_tier = load;
+  with_tier.host_tier = 1000;
+  EXPECT_EQ(of(rules, machine, with_tier).devices.at(kCpu).kv_cache, cpu.kv_cache + 1000);
   EXPECT_TRUE(got.fits());
   EXPECT_GT(got.prefill.seconds.at("pcie"), 0.0);
   EXPECT_FALSE(got.decode.seconds.contains("pcie"));

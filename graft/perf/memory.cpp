@@ -231,7 +231,7 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
                                        const Workload& load,
                                        const HostWeights& host) {
   std::map<Device, MemoryUse> devices;
-  devices[kCpu] = {};
+  devices[kCpu] = {.kv_cache = load.host_tier};
   add_weights(plan, host, devices);
   std::map<Device, double> widest;
   std::map<Device, double> scratch;

@@ -15,6 +15,7 @@ struct Workload {
   std::int64_t context = 4096;        // cached tokens per sequence
   std::int64_t parallel = 1;          // sequences decoded in one batch
   std::int64_t prefill_tokens = 512;  // tokens of one prefill chunk
+  std::uint64_t host_tier = 0;        // bytes of host memory for blocks of earlier prompts
 };
 
 // In bytes.

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "graft/api/llm.h"
 #include "graft/cli/bench/bench_workload.h"
 #include "graft/cli/options/model_options.h"
+#include "graft/cli/options/tier_options.h"
 
 namespace graft::cli {
 namespace {
@@ -28,8 +30,12 @@ struct BenchEngineOptions {
   std::int64_t iterations = 5;
   std::vector<std::int64_t> batch_sizes = {1, 4, 16, 64};
   std::int64_t prefix_len = 2000;
+  TierOptions tiers;
   bool json = false;
 };
+
+// For the copies to the tiers and the release of the KV cache after a request.
+constexpr std::chrono::seconds kReleaseTime{2};
 
 double seconds_of(const std::function<void()>& body) {
   const auto start = std::chrono::steady_clock::now();
@@ -42,6 +48,7 @@ void bench_throughput(const BenchEngineOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = std::max<std::int64_t>(options.num_seqs, 1);
   config.engine.max_model_len = 2 * options.max_len + 1;
+  options.tiers.apply_to(config.engine);
   const auto loaded = options.model.open(config);
   api::LLM& llm = *loaded;
   Workload workload(llm);
@@ -138,11 +145,15 @@ void bench_batch(const BenchEngineOptions& options) {
   }
 }
 
-// Time to first token of two prompts with the same prefix: a prefix cache miss, then a hit.
+// Time to first token of two prompts with the same prefix: a prefix cache miss, then a hit. With
+// tiers the memory of the KV cache is released in between, so the hit is one of a tier.
 void bench_prefix(const BenchEngineOptions& options) {
   api::LlmConfig config = options.model.config();
   config.engine.max_num_seqs = 1;
   config.engine.max_model_len = options.prefix_len + 66;
+  options.tiers.apply_to(config.engine);
+  const bool has_tiers = config.engine.kv_host_bytes > 0 || config.engine.kv_disk_bytes > 0;
+  if (has_tiers) config.engine.idle_release_seconds = 0;
   const auto loaded = options.model.open(config);
   api::LLM& llm = *loaded;
   Workload workload(llm);
@@ -155,6 +166,7 @@ void bench_prefix(const BenchEngineOptions& options) {
     prompt.insert(prompt.end(), rest.begin(), rest.end());
     const auto outputs = llm.generate({prompt}, generate_exactly(1));
     seconds.push_back(outputs[0].samples[0].timings.first_token_seconds);
+    if (has_tiers) std::this_thread::sleep_for(kReleaseTime);
     fmt::print("request {}: {} of {} prompt tokens cached, time to first token {:.3f} s\n", i + 1,
                outputs[0].num_cached, outputs[0].num_prompt, seconds.back());
   }
@@ -189,6 +201,7 @@ void add_engine_benches(Command& bench) {
   throughput
       ->add_option("--max-len", options->max_len, "Max prompt and output tokens (default: 1024)")
       ->check(count);
+  options->tiers.add_to(*throughput);
   throughput->add_flag("--json", options->json, "Print the results as JSON");
 
   Command* latency =
@@ -210,6 +223,7 @@ void add_engine_benches(Command& bench) {
       add_kind(bench, "prefix", "Measure the effect of a prefix cache hit", options, bench_prefix);
   prefix->add_option("--prefix-len", options->prefix_len, "Shared prefix tokens (default: 2000)")
       ->check(count);
+  options->tiers.add_to(*prefix);
 }
 
 }  // namespace graft::cli

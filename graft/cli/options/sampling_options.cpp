@@ -86,11 +86,13 @@ void ContextOptions::add_to(Command& command) {
       .add_option("--chunk-prefill", chunk_prefill, "Max prompt tokens per step (default: 2048)")
       ->check(Range(std::int64_t{1}, std::int64_t{1} << 24U))
       ->option_text("N");
+  tiers.add_to(command);
 }
 
 void ContextOptions::apply_to(api::EngineConfig& config) const {
   config.max_model_len = max_model_len;
   config.chunk_prefill_size = chunk_prefill;
+  tiers.apply_to(config);
 }
 
 }  // namespace graft::cli

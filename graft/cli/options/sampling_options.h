@@ -9,6 +9,7 @@
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
 #include "graft/cli/command.h"
+#include "graft/cli/options/tier_options.h"
 
 namespace graft::cli {
 
@@ -38,6 +39,7 @@ struct SamplingOptions {
 struct ContextOptions {
   std::int64_t max_model_len = 0;
   std::int64_t chunk_prefill = 0;
+  TierOptions tiers = {};
 
   void add_to(Command& command);
   void apply_to(api::EngineConfig& config) const;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graft/server/metrics/prometheus.h"
+#include "graft/server/metrics/tier_metrics.h"
 #include "graft/tensor/device.h"
 
 namespace graft::server {
@@ -162,6 +163,9 @@ struct StatRow {
 constexpr StatRow kStatGauges[] = {
     {"vllm:num_requests_running", "Number of running sequences.",
      &engine::EngineStats::num_running},
+    {"graft:kv_tier_loading",
+     "Number of waiting sequences whose KV cache blocks are read from disk.",
+     &engine::EngineStats::num_loading},
     {"vllm:num_requests_waiting", "Number of sequences waiting for a slot or for KV-cache blocks.",
      &engine::EngineStats::num_waiting},
 };
@@ -197,6 +201,10 @@ void Metrics::unloaded(const std::string& model,
   if (metrics.live.erase(serial) == 0) return;
   for (const StatRow& row : kStatCounters)
     metrics.unloaded.*(row.value) += stats.*(row.value);
+  for (const TierName& tier : kTierNames) {
+    for (const TierRow& row : kTierCounters)
+      metrics.unloaded.*(tier.stats).*(row.value) += stats.*(tier.stats).*(row.value);
+  }
 }
 
 void Metrics::update_live(const std::vector<ModelGauges>& gauges) {
@@ -242,6 +250,7 @@ std::string Metrics::text(const std::vector<ModelGauges>& gauges) {
   update_live(gauges);
   write_gauges(out, gauges);
   write_engine_counters(out);
+  write_tiers(out, gauges);
   write_counters(out);
   write_histograms(out);
   return out;
@@ -295,6 +304,42 @@ void Metrics::write_engine_counters(std::string& out) const {
     writer.begin(row.name, "counter", row.help);
     for (const auto& [model, metrics] : models_)
       writer.add(model_label(model), static_cast<double>(engine_total(metrics, row.value)));
+  }
+}
+
+// Of tiers that exist.
+void Metrics::write_tiers(std::string& out, const std::vector<ModelGauges>& gauges) const {
+  MetricWriter writer(out);
+  const auto labels = [](const std::string& model, const TierName& tier) {
+    return model_label(model) + "," + metric_label("tier", tier.name);
+  };
+  const auto gauge = [&](const char* name, const char* help, const auto& value) {
+    writer.begin(name, "gauge", help);
+    for (const ModelGauges& model : gauges) {
+      for (const TierName& tier : kTierNames) {
+        const TierStats& stats = model.stats.*(tier.stats);
+        if (stats.capacity > 0)
+          writer.add(labels(model.model, tier), static_cast<double>(value(stats)));
+      }
+    }
+  };
+  gauge("graft:kv_tier_bytes",
+        "Bytes of KV cache blocks in a tier: host memory of this model, or the folder on disk.",
+        [](const TierStats& stats) { return stats.bytes; });
+  gauge("graft:kv_tier_capacity_bytes", "Max bytes of KV cache blocks in a tier.",
+        [](const TierStats& stats) { return stats.capacity; });
+  gauge("graft:kv_tier_blocks", "KV cache blocks in a tier.",
+        [](const TierStats& stats) { return stats.num_blocks; });
+  for (const TierRow& row : kTierCounters) {
+    writer.begin(row.name, "counter", row.help);
+    for (const auto& [model, metrics] : models_) {
+      for (const TierName& tier : kTierNames) {
+        std::int64_t sum = metrics.unloaded.*(tier.stats).*(row.value);
+        for (const auto& [serial, stats] : metrics.live)
+          sum += stats.*(tier.stats).*(row.value);
+        writer.add(labels(model, tier), static_cast<double>(sum));
+      }
+    }
   }
 }
 

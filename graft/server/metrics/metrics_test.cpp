@@ -99,6 +99,29 @@ TEST(Metrics, ReportMemoryByDeviceAndTheKvCache) {
     EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\nin\n" << text;
 }
 
+TEST(Metrics, ReportTheTiersOfTheKvCache) {
+  Metrics metrics;
+  metrics.loaded("m", 1);
+  ModelGauges model = {.model = "m", .serial = 1};
+  model.stats.host_tier = {
+      .capacity = 100, .bytes = 60, .num_blocks = 3, .num_hits = 7, .num_evictions = 2};
+  model.stats.num_loading = 4;
+  const std::string text = metrics.text({model});
+  const std::string labels = R"({model_name="m",engine="0",tier="host"} )";
+  for (const std::string& line :
+       {"graft:kv_tier_bytes" + labels + "60", "graft:kv_tier_capacity_bytes" + labels + "100",
+        "graft:kv_tier_blocks" + labels + "3", "graft:kv_tier_hits_total" + labels + "7",
+        "graft:kv_tier_evictions_total" + labels + "2",
+        std::string(R"(graft:kv_tier_loading{model_name="m",engine="0"} 4)")})
+    EXPECT_NE(text.find(line + "\n"), std::string::npos) << line << "\nin\n" << text;
+  EXPECT_EQ(text.find(R"(graft:kv_tier_bytes{model_name="m",engine="0",tier="disk"})"),
+            std::string::npos)
+      << "a tier that does not exist";
+  // Counters keep what an unloaded model counted.
+  metrics.unloaded("m", 1, "idle", model.stats);
+  EXPECT_NE(metrics.text({}).find("graft:kv_tier_hits_total" + labels + "7\n"), std::string::npos);
+}
+
 // Prometheus rejects a sample without a preceding TYPE line, and two TYPE lines for one name.
 TEST(Metrics, TextIsWellFormed) {
   Metrics metrics;
