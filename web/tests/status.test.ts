@@ -71,6 +71,25 @@ it("shows version, uptime and GPUs", () => {
   expect([5, 3600, 90061].map(durationText)).toEqual(["5 s", "1 h 0 min", "1 d 1 h"]);
 });
 
+it("shows the tiers of the KV cache", () => {
+  const tiers = parseMetrics(`
+graft:kv_tier_capacity_bytes{model_name="a",tier="host"} 2048
+graft:kv_tier_capacity_bytes{model_name="b",tier="host"} 2048
+graft:kv_tier_bytes{model_name="a",tier="host"} 1024
+graft:kv_tier_bytes{model_name="b",tier="host"} 0
+graft:kv_tier_hits_total{model_name="a",tier="host"} 3
+graft:kv_tier_hits_total{model_name="b",tier="host"} 4
+graft:kv_tier_capacity_bytes{model_name="a",tier="disk"} 4096
+graft:kv_tier_capacity_bytes{model_name="b",tier="disk"} 4096
+graft:kv_tier_bytes{model_name="a",tier="disk"} 2048
+graft:kv_tier_bytes{model_name="b",tier="disk"} 2048
+`);
+  expect(factsOf(tiers, 0)).toEqual([
+    ["KV cache in host memory", "1 KiB / 4 KiB, 7 block hits"],
+    ["KV cache on disk", "2 KiB / 4 KiB, 0 block hits"],
+  ]);
+});
+
 it("falls back to all that came when nothing came lately", () => {
   const first = at(10, 4);
   expect(point([first], at(11, 4)).p50).toBeCloseTo(0.05);

@@ -14,9 +14,23 @@ export function factsOf(samples: Sample[], now: number): [string, string][] {
     [t("uptime"), start === undefined ? undefined : durationText(Math.max(0, now - start))],
     [t("processMemory"), resident === undefined ? undefined : bytesText(resident)],
     [t("connections"), connections?.toLocaleString()],
+    ...tierRows(samples),
     ...gpuRows(samples),
   ];
   return rows.filter((row): row is [string, string] => row[1] !== undefined);
+}
+
+// The KV cache in host memory, of all models, and on disk, which they share.
+function tierRows(samples: Sample[]): [string, string][] {
+  return ["host", "disk"].flatMap((tier): [string, string][] => {
+    const of = (name: string) => samples.filter((sample) => sample.name === name && sample.labels.tier === tier).map(({ value }) => value);
+    const join = (values: number[]) => (tier === "disk" ? Math.max(...values) : values.reduce((sum, value) => sum + value, 0));
+    const capacity = of("graft:kv_tier_capacity_bytes");
+    if (capacity.length === 0) return [];
+    const hits = of("graft:kv_tier_hits_total").reduce((sum, value) => sum + value, 0);
+    const used = `${bytesText(join(of("graft:kv_tier_bytes")))} / ${bytesText(join(capacity))}`;
+    return [[t(tier === "host" ? "kvHost" : "kvDisk"), `${used}, ${t("kvHits", { hits: hits.toLocaleString() })}`]];
+  });
 }
 
 function gpuRows(samples: Sample[]): [string, string][] {
