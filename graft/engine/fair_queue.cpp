@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "graft/engine/tiers/sequence_tiers.h"
+
 namespace graft::engine {
 namespace {
 
@@ -47,9 +49,11 @@ Sequence* FairQueue::next(const ClientSlots& slots,
                       value_or_zero(served_, sequence.client), sequence.rank());
   };
   for (const auto& [client, sequences] : by_client_) {
-    Sequence* first = *sequences.begin();
-    if (!is_allowed(*first)) continue;
-    if (best == nullptr || key(*first) < key(*best)) best = first;
+    // A sequence that waits for the disk delays no other one of its client.
+    const auto first = std::ranges::find_if_not(
+        sequences, [](const Sequence* one) { return SequenceTiers::is_loading(*one); });
+    if (first == sequences.end() || !is_allowed(**first)) continue;
+    if (best == nullptr || key(**first) < key(*best)) best = *first;
   }
   return best;
 }
