@@ -173,7 +173,7 @@ struct HttpClient::Transfer {
   }
 };
 
-HttpClient::HttpClient(HttpConfig config) : config_(std::move(config)), curl_(nullptr) {
+HttpClient::HttpClient(HttpConfig config) : config_(std::move(config)) {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
   curl_ = curl_easy_init();
@@ -307,7 +307,8 @@ std::string encode_path(std::string_view path) {
   std::string out;
   for (const char c : path) {
     const bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || std::string_view("-._~/").find(c) != path.npos;
+                          (c >= '0' && c <= '9') ||
+                          std::string_view("-._~/").find(c) != std::string_view::npos;
     if (is_plain) {
       out += c;
     } else {

@@ -90,7 +90,7 @@ class HttpClient {
   void pause(double seconds) const;
 
   HttpConfig config_;
-  void* curl_;
+  void* curl_ = nullptr;
 };
 
 // Throws Error for a status other than 200 and 206: what it means for `subject`, and what to do.

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 // Enough for most headers; a tokenizer with 256 k tokens has about 12 MiB.
 constexpr std::uint64_t kFirstBytes = std::uint64_t{1} << 20U;
-constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20U;
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{256} << 20U;
 
 // Removed with the object: mappings of its files stay valid.
 class HeaderFolder {
@@ -113,14 +113,14 @@ std::unique_ptr<models::Checkpoint> open_remote_header(const hub::RemoteModel& m
     bool is_whole = true;
     for (HeaderFile& file : files) {
       const bool is_small = !is_weights(file.path.filename().string());
-      read_until(client, file, is_small ? std::min(file.size, kMaxBytes) : wanted);
+      read_until(client, file, is_small ? std::min(file.size, kMaxHeaderBytes) : wanted);
       is_whole &= file.num_read == file.size;
     }
     try {
       return models::open_checkpoint(main);
     } catch (const Error&) {
       // The header may be longer than what was read.
-      if (is_whole || wanted * 4 > kMaxBytes) throw;
+      if (is_whole || wanted * 4 > kMaxHeaderBytes) throw;
     }
   }
 }
