@@ -136,6 +136,34 @@ TEST(ExpertsCpu, AddsExpertsInRoutingOrder) {
   }
 }
 
+// As in tables of tokens. Alone, a token is computed as in a batch.
+TEST(ExpertsCpu, AnExpertMayBeNamedTwice) {
+  for (const Types types : {Types::Mixed, Types::Packed}) {
+    MoeModel model(false, types);
+    ThreadPool pool(2);
+    Workspace workspace;
+    const Batch batch;
+    Pass pass = {.batch = batch, .pool = pool, .workspace = workspace};
+    const auto forward = [&](std::int64_t rows) {
+      Floats x;
+      Floats weights;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const Floats values = Random(6).floats(kExpertHidden);
+        x.insert(x.end(), values.begin(), values.end());
+        weights.insert(weights.end(), {0.5F, 0.25F, -1.0F});
+      }
+      std::vector<std::int32_t> ids(weights.size(), 3);
+      Floats y(x.size());
+      model.experts->forward(view(x, rows, kExpertHidden),
+                             {.expert_ids = {ids.data(), DType::I32, {rows, kExpertTopK}},
+                              .weights = view(weights, rows, kExpertTopK)},
+                             view(y, rows, kExpertHidden), pass);
+      return Floats(y.begin(), y.begin() + kExpertHidden);
+    };
+    EXPECT_EQ(forward(1), forward(2));
+  }
+}
+
 // Entries that another device computes, and rows that are padding.
 TEST(ExpertsCpu, SkipsNegativeIds) {
   for (const Types types : {Types::Mixed, Types::Packed}) {

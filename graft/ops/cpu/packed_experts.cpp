@@ -131,7 +131,11 @@ void PackedExperts::forward(TensorView x,
                             TensorView out,
                             Pass& pass) {
   const Workspace::Scope scope(pass.workspace);
-  const bool one_token = x.rows() == 1;
+  // A table of tokens may name an expert twice for a token: that group has two rows.
+  const bool one_token =
+      x.rows() == 1 && std::ranges::all_of(sorted.groups, [](const ExpertGroups::Group& group) {
+        return group.num_rows() == 1;
+      });
   const std::int64_t num_pairs = out.rows();
   const std::int64_t intermediate = gate_proj_.front().rows();
   list_batches(sorted);
