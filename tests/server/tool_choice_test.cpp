@@ -130,7 +130,7 @@ TEST_F(ServerToolChoice, ChatStreamsInPieces) {
 }
 
 TEST_F(ServerToolChoice, StrictToolsUnderAuto) {
-  Json tools = {chat_tool("trip", kTripSchema)};
+  Json tools = Json::array({chat_tool("trip", kTripSchema)});
   tools[0]["function"]["strict"] = true;
   for (int seed = 0; seed < 3; ++seed) {
     // The last message begins a call, so that the model writes one.
@@ -203,7 +203,7 @@ TEST_F(ServerToolChoice, RefusesWithTheField) {
   // A forced call has no content that the format could apply to.
   EXPECT_EQ(chat(1, {{"response_format", {{"type", "json_object"}}}})["finish_reason"],
             "tool_calls");
-  const Json bad = {chat_tool("trip", {{"type", "object"}, {"frobnicate", 1}})};
+  const Json bad = Json::array({chat_tool("trip", {{"type", "object"}, {"frobnicate", 1}})});
   EXPECT_NE(error(path, chat_body(1, {{"tools", bad}}))["message"].get<std::string>().find(
                 "tool trip: #/frobnicate"),
             std::string::npos);
