@@ -47,6 +47,18 @@ else()
   message(STATUS "CUDA library: off")
 endif()
 
+# graft_wgmma_objects(): the *_wgmma.cu, whose instructions only sm_90a has. Their code for sm_90 runs on no other GPU; that
+# for others is empty.
+function(graft_wgmma_objects)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*_wgmma.cu)
+  set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  list(TRANSFORM architectures REPLACE "^90$" "90a")
+  add_library(graft_wgmma_objects OBJECT ${sources})
+  target_link_libraries(graft_wgmma_objects PRIVATE graft_flags)
+  set_target_properties(graft_wgmma_objects PROPERTIES CUDA_ARCHITECTURES "${architectures}" CUDA_VISIBILITY_PRESET hidden)
+  target_compile_definitions(graft_wgmma_objects PRIVATE $<$<BOOL:${GRAFT_KERNEL_DELAYS}>:GRAFT_KERNEL_DELAYS>)
+endfunction()
+
 # graft_cuda_library(): builds libgraft_cuda.so from every graft/**/*.cu and the sources in kernels/cuda and ops/cuda. The program
 # opens it at run time when a driver is installed; it shares the internal types of libgraft.so. Call after graft_library().
 function(graft_cuda_library)
@@ -55,7 +67,7 @@ function(graft_cuda_library)
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.cu ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*.cpp
        ${CMAKE_SOURCE_DIR}/graft/ops/cuda/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$|_wgmma\\.cu$")
   # An object library, so that the tests link the same objects.
   add_library(graft_cuda_objects OBJECT ${sources})
   graft_unity(graft_cuda_objects)
@@ -67,7 +79,8 @@ function(graft_cuda_library)
   target_include_directories(graft_cuda_objects SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   set_target_properties(graft_cuda_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden)
   target_compile_definitions(graft_cuda_objects PRIVATE $<$<BOOL:${GRAFT_KERNEL_DELAYS}>:GRAFT_KERNEL_DELAYS>)
-  add_library(graft_cuda SHARED $<TARGET_OBJECTS:graft_cuda_objects>)
+  graft_wgmma_objects()
+  add_library(graft_cuda SHARED $<TARGET_OBJECTS:graft_cuda_objects> $<TARGET_OBJECTS:graft_wgmma_objects>)
   target_link_libraries(graft_cuda PRIVATE graft::graft ${CMAKE_DL_LIBS})
   set_target_properties(graft_cuda PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static INSTALL_RPATH "$ORIGIN"
                                               BUILD_WITH_INSTALL_RPATH ON)
@@ -80,12 +93,18 @@ function(graft_cuda_tests)
   endif()
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/kernels/cuda/*_test.cpp ${CMAKE_SOURCE_DIR}/tests/gpu/*_test.cpp
        ${CMAKE_SOURCE_DIR}/graft/testing/parity/*.cpp)
-  graft_test(graft_cuda_test cuda ${tests} $<TARGET_OBJECTS:graft_cuda_objects>)
+  graft_test(graft_cuda_test cuda ${tests} $<TARGET_OBJECTS:graft_cuda_objects> $<TARGET_OBJECTS:graft_wgmma_objects>)
   target_include_directories(graft_cuda_test SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   target_link_libraries(graft_cuda_test PRIVATE graft::engine ${CMAKE_DL_LIBS})
   set_target_properties(graft_cuda_test PROPERTIES LINKER_LANGUAGE CUDA CUDA_RUNTIME_LIBRARY Static)
 endfunction()
 
+set(toolkit_version 0)
+if(GRAFT_CUDA_ENABLED AND CMAKE_CUDA_COMPILER_VERSION MATCHES "^([0-9]+)\\.([0-9]+)")
+  math(EXPR toolkit_version "1000 * ${CMAKE_MATCH_1} + 10 * ${CMAKE_MATCH_2}")
+endif()
+set_property(SOURCE ${CMAKE_SOURCE_DIR}/graft/tensor/cuda_toolkit.cpp APPEND
+             PROPERTY COMPILE_DEFINITIONS GRAFT_CUDA_TOOLKIT_VERSION=${toolkit_version})
 # Lets the program report why no GPU is available.
 set_property(SOURCE ${CMAKE_SOURCE_DIR}/graft/tensor/gpus.cpp APPEND
              PROPERTY COMPILE_DEFINITIONS GRAFT_BUILT_WITH_CUDA=$<BOOL:${GRAFT_CUDA_ENABLED}>)

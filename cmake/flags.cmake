@@ -27,6 +27,8 @@ target_compile_options(
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${GRAFT_PCH}>>:-Wno-stringop-overread>
     # It takes a source in a unity file for a header.
     $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${GRAFT_UNITY}>>:-Wno-subobject-linkage>
+    # As on x86-64: on ARM64 char is unsigned by default.
+    -fsigned-char
     # No automatic FMA contraction: kernels use FMA explicitly, so every instruction set gives the
     # same bits.
     -ffp-contract=off>

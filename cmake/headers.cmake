@@ -3,6 +3,7 @@
 # unity file, tests/repository/includes_test.cpp finds a missing #include.
 file(GLOB_RECURSE graft_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/graft/*.h ${CMAKE_SOURCE_DIR}/include/graft/*.h)
 list(FILTER graft_headers EXCLUDE REGEX "-inl\\.h$")
+graft_processor_sources(graft_headers)
 if(NOT GRAFT_CUDA_ENABLED)
   list(FILTER graft_headers EXCLUDE REGEX "/(kernels|ops|testing)/cuda/")
 endif()

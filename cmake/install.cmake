@@ -12,6 +12,28 @@ endif()
 install(DIRECTORY rules/ DESTINATION share/graft/rules)
 install(DIRECTORY models/ DESTINATION share/graft/models)
 
+# Manual pages and shell completion, printed by the program itself. A cross-compiled program cannot
+# run here.
+if(NOT CMAKE_CROSSCOMPILING)
+  set(pages ${CMAKE_BINARY_DIR}/pages)
+  set(completions ${pages}/bash-completion/completions/graft ${pages}/zsh/site-functions/_graft
+                  ${pages}/fish/vendor_completions.d/graft.fish)
+  add_custom_command(
+    OUTPUT ${pages}/man/man1/graft.1 ${completions}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}/man/man1 ${pages}/bash-completion/completions
+            ${pages}/zsh/site-functions ${pages}/fish/vendor_completions.d
+    COMMAND ${CMAKE_COMMAND} -E env GRAFT_CONFIG=/dev/null $<TARGET_FILE:graft_program> man --all
+            ${pages}/man/man1
+    COMMAND graft_program completion bash > ${pages}/bash-completion/completions/graft
+    COMMAND graft_program completion zsh > ${pages}/zsh/site-functions/_graft
+    COMMAND graft_program completion fish > ${pages}/fish/vendor_completions.d/graft.fish
+    DEPENDS graft_program
+    COMMENT "Writing manual pages and shell completion"
+    VERBATIM)
+  add_custom_target(graft_pages ALL DEPENDS ${pages}/man/man1/graft.1 ${completions})
+  install(DIRECTORY ${pages}/ DESTINATION share OPTIONAL)
+endif()
+
 # The public headers; everything under graft/ is internal.
 install(
   DIRECTORY include/graft

@@ -3,11 +3,25 @@
 # LIBS are external libraries. DEPS are the only graft folders it may include (checked by tests/repository/repository_test.cpp).
 # NOT_HOT: compile time matters more than speed. JSON: most of its sources include graft/base/text/json.h.
 
+# graft_processor_sources(<list>): removes the sources of other processor families, which stand in folders of their own.
+function(graft_processor_sources list)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+    set(others arm)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set(others x86)
+  else()
+    message(FATAL_ERROR "graft has no kernels for CPUs of type ${CMAKE_SYSTEM_PROCESSOR}: x86_64 and aarch64 are supported")
+  endif()
+  list(FILTER ${list} EXCLUDE REGEX "/kernels/cpu/${others}/")
+  set(${list} ${${list}} PARENT_SCOPE)
+endfunction()
+
 function(graft_module name)
   cmake_parse_arguments(arg "NOT_HOT;JSON" "" "DEPS;LIBS" ${ARGN})
   set(dir ${CMAKE_SOURCE_DIR}/graft/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${dir}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(kernels|ops)/cuda/")  # part of libgraft_cuda.so: see cuda.cmake
+  graft_processor_sources(sources)
   set(tests ${sources})
   set(benches ${sources})
   list(FILTER sources EXCLUDE REGEX "(_(test|bench)|/main)\\.cpp$")

@@ -10,6 +10,8 @@ namespace graft {
 inline void cpu_relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("isb");  // a short delay; "yield" does nothing on most cores
 #else
   std::this_thread::yield();
 #endif

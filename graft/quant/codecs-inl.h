@@ -83,4 +83,6 @@ constexpr quant::CodecTable kAllCodecs = make_codecs();
 }  // namespace
 
 #undef GRAFT_INLINE
+#undef GRAFT_NEON
+#undef GRAFT_SCALAR
 #undef GRAFT_VECTOR_BYTES

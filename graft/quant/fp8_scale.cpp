@@ -1,11 +1,14 @@
 #include "graft/quant/fp8_scale.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
+#include "graft/quant/codec.h"
 
 namespace graft::quant {
 namespace {
@@ -101,6 +104,18 @@ void ScaleLayout::apply(float* rows,
         rows[col] *= scale;
     }
     rows += row_elems;
+  }
+}
+
+void decode_scales(DType dtype, const std::byte* data, std::span<float> out) {
+  if (dtype != DType::U8)
+    return reference_codecs()[static_cast<std::size_t>(dtype)].decode(data, out.data(), out.size());
+  constexpr int kBias = 127;
+  constexpr int kNan = 255;
+  for (float& value : out) {
+    const int exponent = std::to_integer<int>(*data++);
+    value = exponent == kNan ? std::numeric_limits<float>::quiet_NaN()
+                             : std::ldexp(1.0F, exponent - kBias);
   }
 }
 

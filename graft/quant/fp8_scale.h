@@ -3,10 +3,16 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "graft/tensor/dtype.h"
+
 namespace graft::quant {
+
+// Rows and columns of a tile where the configuration has no block size.
+inline constexpr std::int64_t kScaleBlock = 128;
 
 struct ScaleLayout {
   std::int64_t num_rows = 0;     // of the weight; leading dimensions count as rows
@@ -21,8 +27,8 @@ struct ScaleLayout {
   // ceil(cols / block_cols)] per tile. Throws Error for any other scale shape.
   static ScaleLayout fit(std::span<const std::int64_t> weight_shape,
                          std::span<const std::int64_t> scale_shape,
-                         std::int64_t block_rows = 128,
-                         std::int64_t block_cols = 128);
+                         std::int64_t block_rows = kScaleBlock,
+                         std::int64_t block_cols = kScaleBlock);
 
   std::int64_t num_scales() const;
 
@@ -36,5 +42,8 @@ struct ScaleLayout {
   // The row of tiles that contains a weight row. Every matrix of a stack starts a new tile.
   std::int64_t scale_row(std::int64_t row) const;
 };
+
+// Decodes stored scales. Those of type U8 are E8M0 exponents: byte b is 2^(b - 127), 255 is NaN.
+void decode_scales(DType dtype, const std::byte* data, std::span<float> out);
 
 }  // namespace graft::quant

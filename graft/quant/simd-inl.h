@@ -1,5 +1,6 @@
 // Vectors of 16 lanes and the conversions shared by the codecs. Re-includable: no pragma once, no
-// std headers; the includer includes graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES. The
+// std headers; the includer includes graft/quant/blocks.h first and defines GRAFT_VECTOR_BYTES, and
+// on ARM64 GRAFT_NEON as 1 for the NEON instructions of its 16-byte vectors. The
 // lane count and the order of every sum are fixed, so every instruction set gives the same bits. No
 // lambdas and nothing from std:: in functions here: g++ compiles those for the baseline even inside
 // a target region. NaN and infinity: see load_finite().
@@ -7,6 +8,12 @@
 #ifndef GRAFT_VECTOR_BYTES
 #error "define GRAFT_VECTOR_BYTES as the vector width of this region: 16, 32 or 64"
 #endif
+
+#ifndef GRAFT_NEON
+#define GRAFT_NEON 0
+#endif
+// The baseline: vectors of the compiler, no instructions beyond the ABI.
+#define GRAFT_SCALAR (GRAFT_VECTOR_BYTES == 16 && !GRAFT_NEON)
 
 #define GRAFT_INLINE inline __attribute__((always_inline))
 
@@ -112,8 +119,15 @@ typedef float V4 __attribute__((vector_size(16)));   // NOLINT
 typedef float V8 __attribute__((vector_size(32)));   // NOLINT
 typedef float V16 __attribute__((vector_size(64)));  // NOLINT
 
-// a * b + c: fused (rounded once) with AVX2 and AVX-512, rounded twice at the baseline.
-#if GRAFT_VECTOR_BYTES >= 32
+// a * b + c: fused (rounded once) with AVX2, AVX-512 and NEON, rounded twice at the baseline.
+#if GRAFT_NEON
+GRAFT_INLINE float mul_add(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+GRAFT_INLINE V4 mul_add(V4 a, V4 b, V4 c) {
+  return vfmaq_f32(c, a, b);
+}
+#elif GRAFT_VECTOR_BYTES >= 32
 GRAFT_INLINE float mul_add(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
@@ -296,6 +310,13 @@ GRAFT_INLINE F32x16 from_bytes(U8x16 v) {
   const __m128i upper = _mm_unpackhi_epi64(bytes, bytes);
   return {F32<8>(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes))),
           F32<8>(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(upper)))};
+#elif GRAFT_NEON
+  const uint16x8_t low = vmovl_u8(vget_low_u8(v));
+  const uint16x8_t high = vmovl_high_u8(v);
+  return {F32<8>(F32<4>(vcvtq_f32_u32(vmovl_u16(vget_low_u16(low)))),
+                 F32<4>(vcvtq_f32_u32(vmovl_high_u16(low)))),
+          F32<8>(F32<4>(vcvtq_f32_u32(vmovl_u16(vget_low_u16(high)))),
+                 F32<4>(vcvtq_f32_u32(vmovl_high_u16(high))))};
 #else
   const U8x16 zero{};
   const auto low = reinterpret_cast<U16x8>(
@@ -328,6 +349,8 @@ GRAFT_INLINE U8x16 look_up(const std::int8_t* table, U8x16 codes) {
 #if GRAFT_VECTOR_BYTES >= 32
   const auto values = reinterpret_cast<__m128i>(load_bytes(table));
   return reinterpret_cast<U8x16>(_mm_shuffle_epi8(values, reinterpret_cast<__m128i>(codes)));
+#elif GRAFT_NEON
+  return vqtbl1q_u8(load_bytes(table), codes);
 #else
   U8x16 found;
   for (int i = 0; i < kLanes; ++i)

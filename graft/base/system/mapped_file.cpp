@@ -30,7 +30,8 @@ struct FileDescriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: opening a pipe without a writer would wait forever.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.fd < 0) fail(path.string(), ": ", std::strerror(errno));
   struct stat status = {};
   if (::fstat(file.fd, &status) != 0) fail(path.string(), ": ", std::strerror(errno));

@@ -56,6 +56,8 @@ NewFile::NewFile(const std::filesystem::path& path)
   // Checked before hours of writing, not after.
   std::error_code ignored;
   if (std::filesystem::is_directory(path_, ignored)) fail(path_.string(), ": is a folder");
+  if (!std::filesystem::exists(folder_of(path_), ignored))
+    fail(path_.string(), ": the folder ", folder_of(path_).string(), " does not exist");
   fd_ = open_nameless(folder_of(path_));
   is_nameless_ = fd_ >= 0;
   if (!is_nameless_)

@@ -12,3 +12,7 @@ extern const quant::CodecTable kCodecs;
 namespace graft::kernels::cpu::avx512 {
 extern const quant::CodecTable kCodecs;
 }  // namespace graft::kernels::cpu::avx512
+
+namespace graft::kernels::cpu::neon {
+extern const quant::CodecTable kCodecs;
+}  // namespace graft::kernels::cpu::neon

@@ -9,6 +9,7 @@
 #include "graft/kernels/cpu/product-inl.h"
 #include "graft/kernels/cpu/attention/attention-inl.h"
 #include "graft/kernels/cpu/rows-inl.h"
+#include "graft/kernels/cpu/attention/stored-inl.h"
 #include "graft/kernels/cpu/matmul-inl.h"
 #include "graft/kernels/cpu/recurrent-inl.h"
 // clang-format on
@@ -17,7 +18,7 @@ namespace {
 
 inline constexpr MathTable kAllMath = {
     .matmul = matmul,
-#if GRAFT_VECTOR_BYTES >= 32
+#if !GRAFT_SCALAR
     .matmul_f16 = matmul_stored<FromF16>,
     .matmul_bf16 = matmul_stored<FromBf16>,
     .matmul_e4m3 = matmul_stored<FromE4m3>,
@@ -45,9 +46,19 @@ inline constexpr MathTable kAllMath = {
     .decode_f16_rows = decode_rows<FromF16>,
     .decode_bf16_rows = decode_rows<FromBf16>,
     .decode_f32_rows = decode_rows<FromF32>,
+#if GRAFT_VECTOR_BYTES >= 32
+    .attend_f32 = kStoredAttention<VectorOf<FromF32>>,
+    .attend_f16 = kStoredAttention<VectorOf<FromF16>>,
+    .attend_bf16 = kStoredAttention<VectorOf<FromBf16>>,
+    .attend_e4m3 = kStoredAttention<VectorE4m3>,
+    .attend_q8_0 = kStoredAttention<VectorQ80>,
+    .attend_q4_0 = kStoredAttention<VectorQ40>,
+#endif
 };
 
 }  // namespace
 
 #undef GRAFT_INLINE
+#undef GRAFT_NEON
+#undef GRAFT_SCALAR
 #undef GRAFT_VECTOR_BYTES

@@ -87,6 +87,35 @@ struct DeltaRule {
   std::int64_t tokens = 0;
 };
 
+// Keys or values of one head in the KV cache, as stored: columns of rows at arbitrary addresses.
+struct StoredBlock {
+  const std::byte* const* rows = nullptr;  // [count], of whole cache rows
+  std::int64_t count = 0;                  // at least 1
+  std::int64_t cols = 0;                   // a multiple of 16, and of the type's blocks
+  std::int64_t offset = 0;                 // bytes from the beginning of a row
+  std::int64_t bytes = 0;                  // of `cols` values
+  const std::byte* const* next = nullptr;  // [count] rows to prefetch; null: none
+};
+
+// acc[m, cols] = factor[m] acc[m, cols] + sum over k of weights[k, m] values[k, cols], k ascending.
+struct WeightedSum {
+  const float* weights = nullptr;  // [count, width]
+  std::int64_t width = 0;
+  const float* factor = nullptr;  // [m]
+  float* acc = nullptr;           // [m, cols], rows `ld` floats apart
+  std::int64_t ld = 0;
+  std::int64_t m = 0;
+};
+
+// Attention on the KV cache as stored, with the bits of `product` on decoded rows. Both null at
+// levels with vectors of 16 bytes, where decoding first is faster.
+struct StoredAttention {
+  // out[c * ld + r] = column c of row r, for the count rounded up to a multiple of 16 and at most
+  // ld; rows past the end repeat the last one.
+  void (*decode_transposed)(const StoredBlock& in, float* out, std::int64_t ld) = nullptr;
+  void (*add_values)(const StoredBlock& in, const WeightedSum& sum) = nullptr;
+};
+
 struct MathTable {
   // y[r * ldy + c] = dot(row r of x, row c of w), both of `cols` values.
   void (*matmul)(RowsF32 x, RowsF32 w, std::int64_t cols, float* y, std::int64_t ldy) = nullptr;
@@ -154,6 +183,12 @@ struct MathTable {
   void (*decode_f16_rows)(StoredRows in, float* out) = nullptr;
   void (*decode_bf16_rows)(StoredRows in, float* out) = nullptr;
   void (*decode_f32_rows)(StoredRows in, float* out) = nullptr;
+  StoredAttention attend_f32 = {};
+  StoredAttention attend_f16 = {};
+  StoredAttention attend_bf16 = {};
+  StoredAttention attend_e4m3 = {};
+  StoredAttention attend_q8_0 = {};
+  StoredAttention attend_q4_0 = {};
 };
 
 // Call only levels that the CPU supports; table.h selects one.
@@ -168,5 +203,9 @@ extern const MathTable kMath;
 namespace avx512 {
 extern const MathTable kMath;
 }  // namespace avx512
+
+namespace neon {
+extern const MathTable kMath;
+}  // namespace neon
 
 }  // namespace graft::kernels::cpu

@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <immintrin.h>
-
 #include "graft/quant/blocks.h"
 
 namespace graft::kernels::cpu::scalar {

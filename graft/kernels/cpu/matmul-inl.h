@@ -5,14 +5,17 @@
 namespace {
 
 // Registers of the 16 lanes of one output, and the register tile: as many accumulators as fit next
-// to one row of x and one of w (of 32, 16 and 16 registers), nearly square, since a tile of a x b
-// outputs reads a + b rows.
+// to one row of x and one of w (of 32, 16, 32 and 16 registers), nearly square, since a tile of a x
+// b outputs reads a + b rows.
 inline constexpr int kLaneRegisters = kLanes / kNativeLanes;
 inline constexpr std::int64_t kRegisterElems = kNativeLanes;
 #if GRAFT_VECTOR_BYTES == 64
 inline constexpr int kTileX = 4;
 inline constexpr int kTileW = 6;
 #elif GRAFT_VECTOR_BYTES == 32
+inline constexpr int kTileX = 2;
+inline constexpr int kTileW = 3;
+#elif GRAFT_NEON
 inline constexpr int kTileX = 2;
 inline constexpr int kTileW = 3;
 #else

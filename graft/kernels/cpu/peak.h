@@ -31,4 +31,16 @@ namespace amx {
 extern const PeakTable kPeak;
 }  // namespace amx
 
+namespace neon {
+extern const PeakTable kPeak;
+}  // namespace neon
+
+namespace dotprod {
+extern const PeakTable kPeak;
+}  // namespace dotprod
+
+namespace i8mm {
+extern const PeakTable kPeak;
+}  // namespace i8mm
+
 }  // namespace graft::kernels::cpu

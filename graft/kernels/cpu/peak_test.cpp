@@ -20,7 +20,7 @@ TEST(Peak, ReturnsTheNumberOfProducts) {
     EXPECT_EQ(peak.f32_products(1000), 1000 * floats);
     if (peak.int8_products == nullptr) continue;
     const double bytes = peak.int8_products(1);
-    EXPECT_GE(bytes, 10 * 32);
+    EXPECT_GE(bytes, 10 * 16);
     EXPECT_EQ(peak.int8_products(1000), 1000 * bytes);
   }
 }

@@ -1,8 +1,8 @@
 // c = factor c + a b, where every element is one chain of multiply-adds with k ascending: the bits
 // depend on neither the register width nor the other rows. Unlike the other kernels it uses FMA
-// where available: twice the speed, and AVX2 and AVX-512 still agree bit for bit; the baseline may
-// differ in the last bits. See graft/quant/simd-inl.h for the rules of these files: included inside
-// an instruction-set region, after simd-inl.h.
+// where available: twice the speed, and AVX2, AVX-512 and NEON still agree bit for bit; the
+// baseline may differ in the last bits. See graft/quant/simd-inl.h for the rules of these files:
+// included inside an instruction-set region, after simd-inl.h.
 
 namespace {
 
@@ -197,7 +197,7 @@ Product product_pairs(Product p) {
 #endif
 
 // Tile shapes: at least eight independent chains hide the latency of two FMA units; beyond that as
-// few loads per FMA as the registers allow (32, 16 and 16).
+// few loads per FMA as the registers allow (32, 16, 32 and 16).
 inline void product(const Product& all) {
   Product p = all;
   std::int64_t n = 0;
@@ -215,6 +215,11 @@ inline void product(const Product& all) {
     n = product_columns<V8, 6, 2>(p, n);
   if (n + 8 <= p.n) n = product_columns<V8, 8, 1>(p, n);
   if (n + 4 <= p.n) n = product_columns<V4, 8, 1>(p, n);
+#elif GRAFT_NEON
+  while (n + 16 <= p.n)
+    n = product_columns<V4, 4, 4>(p, n);
+  if (n + 8 <= p.n) n = product_columns<V4, 8, 2>(p, n);
+  if (n + 4 <= p.n) n = product_columns<V4, 16, 1>(p, n);
 #else
   while (n + 8 <= p.n)
     n = product_columns<V4, 4, 2>(p, n);

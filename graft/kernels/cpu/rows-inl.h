@@ -22,6 +22,12 @@ struct FromF16 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     return _mm256_cvtph_ps(codes);
   }
+#elif GRAFT_NEON
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    float16x4_t codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    return vcvt_f32_f16(codes);
+  }
 #endif
 };
 
@@ -45,10 +51,16 @@ struct FromBf16 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     return reinterpret_cast<NativeF32>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(codes), 16));
   }
+#elif GRAFT_NEON
+  static GRAFT_INLINE NativeF32 native(const std::byte* in) {
+    uint16x4_t codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    return vreinterpretq_f32_u32(vshll_n_u16(codes, 16));
+  }
 #endif
 };
 
-#if GRAFT_VECTOR_BYTES >= 32
+#if !GRAFT_SCALAR
 // E4M3 bits shifted into an f16 are the value / kUnit, so the f16 conversion instruction does the
 // work; kUnit is multiplied into the scale beforehand.
 struct FromE4m3 {
@@ -71,6 +83,18 @@ struct FromE4m3 {
     halves = _mm512_mask_add_epi16(halves, nans, halves, _mm512_set1_epi16(kToNan));
     out[0] = _mm512_maskz_cvtph_ps(0xffff, __builtin_shufflevector(halves, halves, 0, 1, 2, 3));
     out[1] = _mm512_maskz_cvtph_ps(0xffff, __builtin_shufflevector(halves, halves, 4, 5, 6, 7));
+  }
+#elif GRAFT_NEON
+  static constexpr int kNatives = 2;
+  static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
+    int8x8_t codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    uint16x8_t halves = vreinterpretq_u16_s16(vshlq_n_s16(vmovl_s8(codes), 7));
+    halves = vandq_u16(halves, vdupq_n_u16(0xbfff));
+    const uint16x8_t nans = vceqq_u16(vorrq_u16(halves, vdupq_n_u16(0x8000)), vdupq_n_u16(0xbf80));
+    halves = vaddq_u16(halves, vandq_u16(nans, vdupq_n_u16(kToNan)));
+    out[0] = vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(halves)));
+    out[1] = vcvt_high_f32_f16(vreinterpretq_f16_u16(halves));
   }
 #else
   static constexpr int kNatives = 2;
@@ -109,6 +133,15 @@ struct FromE5m2 {
     __builtin_memcpy(&codes, in, sizeof(codes));
     *out = _mm512_maskz_cvtph_ps(0xffff, _mm256_slli_epi16(_mm256_cvtepu8_epi16(codes), 8));
   }
+#elif GRAFT_NEON
+  static constexpr int kNatives = 2;
+  static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
+    uint8x8_t codes;
+    __builtin_memcpy(&codes, in, sizeof(codes));
+    const float16x8_t halves = vreinterpretq_f16_u16(vshll_n_u8(codes, 8));
+    out[0] = vcvt_f32_f16(vget_low_f16(halves));
+    out[1] = vcvt_high_f32_f16(halves);
+  }
 #else
   static constexpr int kNatives = 2;
   static GRAFT_INLINE void natives(const std::byte* in, NativeF32* out) {
@@ -146,7 +179,7 @@ __attribute__((noinline)) void decode_tail(const std::byte* in, float* out, std:
 
 template <class From>
 void decode_rows(StoredRows in, float* out) {
-#if GRAFT_VECTOR_BYTES >= 32
+#if !GRAFT_SCALAR
   constexpr std::int64_t kBytes =
       kNativeLanes * static_cast<std::int64_t>(sizeof(typename From::Code));
   // KV cache rows are too far apart for the hardware prefetcher, so prefetch the next ones into L2:
@@ -157,7 +190,7 @@ void decode_rows(StoredRows in, float* out) {
   for (std::int64_t r = 0; r < in.rows; ++r, row += in.stride) {
     const std::byte* from = row;
     std::int64_t left = in.cols;
-#if GRAFT_VECTOR_BYTES >= 32
+#if !GRAFT_SCALAR
     for (; left >= 4 * kNativeLanes; left -= 4 * kNativeLanes) {
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {

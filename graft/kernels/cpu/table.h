@@ -21,11 +21,15 @@ struct KernelTable {
   PeakTable peak;
 };
 
-// The table of the highest level this CPU supports, selected once. GRAFT_CPU_ISA=
-// scalar|avx2|avx512|amx overrides; throws Error for an unknown or unsupported level.
+// The table of the highest level this CPU supports, selected once. GRAFT_CPU_ISA=LEVEL (scalar,
+// avx2, avx512, amx; on ARM64 scalar, neon, dotprod, i8mm) overrides; throws Error for an unknown
+// or unsupported level.
 const KernelTable& kernels();
 
 // All tables this CPU supports, lowest level first: for tests and benchmarks.
 std::span<const KernelTable* const> runnable_kernels();
+
+// A table per level of isa_levels(), in their order; defined in levels.cpp of the CPU family.
+std::span<const KernelTable> level_tables();
 
 }  // namespace graft::kernels::cpu

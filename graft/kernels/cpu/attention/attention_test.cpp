@@ -368,6 +368,108 @@ TEST_P(AttentionTest, DecodedRowsMatchTheCodecs) {
   }
 }
 
+struct CacheRowType {
+  DType dtype;
+  StoredAttention MathTable::*kernels;
+};
+constexpr std::array kCacheRowTypes = {
+    CacheRowType{DType::F32, &MathTable::attend_f32},
+    CacheRowType{DType::F16, &MathTable::attend_f16},
+    CacheRowType{DType::BF16, &MathTable::attend_bf16},
+    CacheRowType{DType::F8_E4M3, &MathTable::attend_e4m3},
+    CacheRowType{DType::Q8_0, &MathTable::attend_q8_0},
+    CacheRowType{DType::Q4_0, &MathTable::attend_q4_0},
+};
+
+// Cache rows of random values in a random order, with other columns before and after those read.
+struct CacheRowsProblem {
+  static constexpr std::int64_t kAround = 32;
+  std::int64_t count, cols;
+  std::int64_t offset, row_bytes;
+  std::vector<std::byte> bytes;
+  std::vector<const std::byte*> rows;
+  Floats decoded;  // [count, cols]
+
+  CacheRowsProblem(const KernelTable& table,
+                   DType dtype,
+                   std::int64_t num_rows,
+                   std::int64_t num_cols)
+      : count(num_rows),
+        cols(num_cols),
+        offset(static_cast<std::int64_t>(bytes_of(dtype, kAround))),
+        row_bytes(static_cast<std::int64_t>(bytes_of(dtype, num_cols + 2 * kAround))) {
+    const quant::Codec& codec = table.codecs[static_cast<std::size_t>(dtype)];
+    bytes.resize(static_cast<std::size_t>(count * row_bytes));
+    decoded.resize(static_cast<std::size_t>(count * cols));
+    for (std::int64_t r = 0; r < count; ++r) {
+      std::byte* const row = bytes.data() + (count - 1 - r) * row_bytes;
+      const Floats values = random_floats(cols + 2 * kAround);
+      codec.encode(values.data(), row, values.size());
+      codec.decode(row + offset, decoded.data() + r * cols, static_cast<std::size_t>(cols));
+      rows.push_back(row);
+    }
+  }
+  StoredBlock block() const {
+    return {.rows = rows.data(), .count = count, .cols = cols, .offset = offset};
+  }
+};
+
+TEST_P(AttentionTest, StoredKeysAreTransposed) {
+  for (const CacheRowType& type : kCacheRowTypes) {
+    const StoredAttention& kernels = math().*type.kernels;
+    // Levels with short vectors have neither.
+    ASSERT_EQ(kernels.decode_transposed == nullptr, kernels.add_values == nullptr);
+    if (kernels.decode_transposed == nullptr) continue;
+    for (const std::int64_t count : {1, 15, 16, 33, 64}) {
+      const CacheRowsProblem problem(*GetParam(), type.dtype, count, 96);
+      Floats got(96 * 64, 7.0F);
+      kernels.decode_transposed(problem.block(), got.data(), 64);
+      for (std::int64_t c = 0; c < problem.cols; ++c) {
+        for (std::int64_t r = 0; r < count; ++r) {
+          ASSERT_EQ(got[static_cast<std::size_t>(c * 64 + r)],
+                    problem.decoded[static_cast<std::size_t>(r * problem.cols + c)])
+              << name(type.dtype) << ' ' << count << ' ' << r << ' ' << c;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, StoredValuesHaveTheBitsOfDecodedOnes) {
+  for (const CacheRowType& type : kCacheRowTypes) {
+    const StoredAttention& kernels = math().*type.kernels;
+    if (kernels.add_values == nullptr) continue;
+    for (const std::int64_t m : {1, 2, 3, 4, 5, 8, 12, 16}) {
+      for (const std::int64_t cols : {32, 96, 160}) {
+        const CacheRowsProblem problem(*GetParam(), type.dtype, 37, cols);
+        const Floats weights = random_floats(37 * 16);
+        const Floats factor = random_floats(m);
+        const Floats before = random_floats(m * cols);
+        Floats got = before;
+        kernels.add_values(problem.block(), {.weights = weights.data(),
+                                             .width = 16,
+                                             .factor = factor.data(),
+                                             .acc = got.data(),
+                                             .ld = cols,
+                                             .m = m});
+        Floats want = before;
+        math().product({.a = weights.data(),
+                        .a_row = 1,
+                        .a_col = 16,
+                        .b = problem.decoded.data(),
+                        .ldb = cols,
+                        .c = want.data(),
+                        .ldc = cols,
+                        .m = m,
+                        .n = cols,
+                        .k = 37,
+                        .factor = factor.data()});
+        ASSERT_TRUE(same_bits(got, want)) << name(type.dtype) << ' ' << m << ' ' << cols;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa,
                          AttentionTest,
                          testing::ValuesIn(runnable_kernels().begin(), runnable_kernels().end()),

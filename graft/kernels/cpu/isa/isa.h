@@ -16,6 +16,15 @@
 #define GRAFT_TARGET_POP GRAFT_PRAGMA(GCC pop_options)
 #endif
 
+// ARM64. The architecture is the one of the intrinsics in g++.
+#if defined(__clang__)
+#define GRAFT_TARGET_dotprod "dotprod"
+#define GRAFT_TARGET_i8mm "dotprod,i8mm"
+#else
+#define GRAFT_TARGET_dotprod "arch=armv8.2-a+dotprod"
+#define GRAFT_TARGET_i8mm "arch=armv8.2-a+dotprod+i8mm"
+#endif
+
 #define GRAFT_TARGET_avx2 "avx2,fma,f16c,bmi2"
 #define GRAFT_TARGET_avx512 "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma,f16c,bmi2"
 #define GRAFT_TARGET_vbmi GRAFT_TARGET_avx512 ",avx512vbmi,avx512bitalg"

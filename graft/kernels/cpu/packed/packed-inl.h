@@ -1,11 +1,16 @@
 // The kernels of packed.h, compiled for the instruction set of the including region: defines
 // kAllPacked in an anonymous namespace. See graft/quant/simd-inl.h for the rules of these files.
 // Before the region include graft/kernels/cpu/packed/packed.h, unpacked_panel.h beside it and
-// graft/quant/blocks.h, and define GRAFT_VECTOR_BYTES; GRAFT_TILES selects AMX.
+// graft/quant/blocks.h, and define GRAFT_VECTOR_BYTES (and GRAFT_NEON);
+// GRAFT_TILES selects AMX, GRAFT_DOTPROD and GRAFT_I8MM the instructions of ARM64.
 
 #include "graft/quant/simd-inl.h"
 // The order matters: later files use the earlier ones.
+#if GRAFT_NEON
+#include "graft/kernels/cpu/arm/words-neon-inl.h"
+#else
 #include "graft/kernels/cpu/packed/words-inl.h"
+#endif
 //
 #include "graft/kernels/cpu/packed/unpack-inl.h"
 //
@@ -21,6 +26,10 @@ inline constexpr int kTilePanels = 2;
 // Up to this many rows, unpacking the codes again for every row tile (GEMV) is faster than
 // unpacking them once into memory (GEMM).
 inline constexpr int kMaxGemvRows = 12;
+#elif defined(GRAFT_I8MM)
+inline constexpr int kRowsAtOnce = 4;
+inline constexpr int kTilePanels = 1;
+inline constexpr int kMaxGemvRows = 2;
 #else
 inline constexpr int kRowsAtOnce = 2;
 inline constexpr int kTilePanels = 1;
@@ -222,7 +231,10 @@ GRAFT_INLINE void multiply_tile_rows(const UnpackedPanel* panels,
 }
 
 #ifdef GRAFT_TILES
-#include "graft/kernels/cpu/packed/packed-tiles-inl.h"
+#include "graft/kernels/cpu/x86/packed-tiles-inl.h"
+#endif
+#ifdef GRAFT_I8MM
+#include "graft/kernels/cpu/arm/packed-i8mm-inl.h"
 #endif
 
 GRAFT_INLINE void copy_outputs(const float* from,
@@ -282,6 +294,12 @@ void gemm(const GemmOperands& operands,
 #ifdef GRAFT_TILES
       if (tile == kTileRows) {
         multiply_in_tiles<kGroups, kMin, kPanels>(unpacked, x, sums + row * kStride);
+        continue;
+      }
+#endif
+#ifdef GRAFT_I8MM
+      if (tile == kTileRows) {
+        multiply_in_pairs<kGroups, kMin, kSigned>(unpacked[0], x, sums + row * kStride);
         continue;
       }
 #endif
@@ -415,10 +433,15 @@ consteval PackedTable make_packed() {
   return table;
 }
 
-constexpr PackedTable kAllPacked = make_packed<kTileRows, kRowsAtOnce, kMaxGemvRows>();
+constexpr int kGemvRowsAtOnce = kRowsAtOnce < kMaxGemvRows ? kRowsAtOnce : kMaxGemvRows;
+constexpr PackedTable kAllPacked = make_packed<kTileRows, kGemvRowsAtOnce, kMaxGemvRows>();
 
 }  // namespace
 
 #undef GRAFT_INLINE
+#undef GRAFT_NEON
+#undef GRAFT_SCALAR
 #undef GRAFT_NOIPA
+#undef GRAFT_DOTPROD
+#undef GRAFT_I8MM
 #undef GRAFT_VECTOR_BYTES

@@ -1,15 +1,16 @@
 // GEMV and GEMM of packed weights (graft/packing/panel_layout.h) with float activations in integer
 // arithmetic. Activations x are quantized to int8 with a scale per 32 columns. The dot product of a
 // group is an exact integer; the groups of an output are added in ascending order, one fused
-// multiply-add each. So one row or many, vectors or AMX tiles, AVX2 or AVX-512 give the same bits.
-// (The scalar level has no fused multiply-add; its last bits differ.)
-// BF16, F16 and FP8 weights have kernels for AMX-BF16 only: see packed-bf16-inl.h.
+// multiply-add each. So one row or many, vectors or AMX tiles, AVX2, AVX-512 or NEON give the same
+// bits. (The scalar level has no fused multiply-add; its last bits differ.) BF16, F16 and FP8
+// weights have kernels for AMX-BF16 only: see x86/packed-bf16-inl.h.
 
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "graft/packing/panel_layout.h"
 #include "graft/tensor/dtype.h"
@@ -89,5 +90,21 @@ extern const PackedTable kPackedInPlace;
 namespace amx {
 extern const PackedTable kPacked;
 }  // namespace amx
+
+namespace neon {
+extern const PackedTable kPacked;
+}  // namespace neon
+
+namespace dotprod {
+extern const PackedTable kPacked;
+}  // namespace dotprod
+
+namespace i8mm {
+extern const PackedTable kPacked;
+}  // namespace i8mm
+
+// Tables of one level that this CPU supports, of which table.h uses one: for tests. Empty where
+// every level has one table.
+std::vector<const PackedTable*> packed_variants();
 
 }  // namespace graft::kernels::cpu

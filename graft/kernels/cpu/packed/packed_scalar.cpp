@@ -3,8 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <immintrin.h>
-
 #include "graft/kernels/cpu/packed/unpacked_panel.h"
 #include "graft/quant/blocks.h"
 

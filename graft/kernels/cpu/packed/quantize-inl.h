@@ -15,6 +15,14 @@ GRAFT_INLINE std::int32_t store_int8(std::byte* to, F32x16 values) {
   typedef std::int32_t I32x4 __attribute__((vector_size(16)));  // NOLINT
   const auto sums = reinterpret_cast<I32x4>(_mm_dpbusd_epi32(__m128i{}, _mm_set1_epi8(1), bytes));
   return sums[0] + sums[1] + (sums[2] + sums[3]);
+#elif GRAFT_NEON
+  const int16x8_t low = vcombine_s16(vmovn_s32(vcvtnq_s32_f32(values.low.low.v)),
+                                     vmovn_s32(vcvtnq_s32_f32(values.low.high.v)));
+  const int16x8_t high = vcombine_s16(vmovn_s32(vcvtnq_s32_f32(values.high.low.v)),
+                                      vmovn_s32(vcvtnq_s32_f32(values.high.high.v)));
+  const int8x16_t bytes = vcombine_s8(vmovn_s16(low), vmovn_s16(high));
+  __builtin_memcpy(to, &bytes, sizeof(bytes));
+  return vaddvq_s16(vaddq_s16(low, high));
 #else
   float integers[kLanes];
   store(integers, round_even(values));

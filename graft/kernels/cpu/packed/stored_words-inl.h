@@ -5,12 +5,16 @@
 
 #include "graft/quant/simd-inl.h"
 // The order matters: later files use the earlier ones.
+#if GRAFT_NEON
+#include "graft/kernels/cpu/arm/words-neon-inl.h"
+#else
 #include "graft/kernels/cpu/packed/words-inl.h"
+#endif
 //
 #include "graft/kernels/cpu/packed/lanes-inl.h"
 //
 #if GRAFT_VECTOR_BYTES == 64
-#include "graft/kernels/cpu/packed/grids-vbmi-inl.h"
+#include "graft/kernels/cpu/x86/grids-vbmi-inl.h"
 #else
 #include "graft/kernels/cpu/packed/grids-inl.h"
 #endif
@@ -259,4 +263,6 @@ constexpr StoredUnpackers kAllStored = make_stored();
 }  // namespace
 
 #undef GRAFT_INLINE
+#undef GRAFT_NEON
+#undef GRAFT_SCALAR
 #undef GRAFT_VECTOR_BYTES

@@ -1,8 +1,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <immintrin.h>
-
 #include "graft/kernels/cpu/packed/grid_tables.h"
 #include "graft/kernels/cpu/packed/packed.h"
 #include "graft/kernels/cpu/packed/unpacked_panel.h"

@@ -2,33 +2,16 @@
 #include <cstring>
 #include <random>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "graft/kernels/cpu/isa/isa_level.h"
 #include "graft/kernels/cpu/packed/packed.h"
 #include "graft/kernels/cpu/packed/unpacked_panel.h"
 #include "graft/packing/pack_panel.h"
 
 namespace graft::kernels::cpu {
 namespace {
-
-struct Level {
-  std::string_view name;
-  const StoredUnpackers& unpackers;
-};
-
-std::vector<Level> runnable_levels() {
-  const CpuFeatures features = cpu_features();
-  std::vector<Level> levels = {{"scalar", scalar::kStoredUnpackers}};
-  if (missing_feature(IsaLevel::Avx2, features).empty())
-    levels.push_back({"avx2", avx2::kStoredUnpackers});
-  if (missing_feature(IsaLevel::Avx512, features).empty() && features.avx512vbmi)
-    levels.push_back({"vbmi", vbmi::kStoredUnpackers});
-  return levels;
-}
 
 // Value of column c of a panel row.
 float value_of(const UnpackedPanel& panel, PackedFormat format, std::int64_t row, std::int64_t c) {
@@ -63,9 +46,9 @@ TEST(StoredWords, UnpackToTheStoredValues) {
       std::vector<float> want(kPanelRows * kCols);
       quant::reference_codecs()[static_cast<std::size_t>(type)].decode(stored.data(), want.data(),
                                                                        want.size());
-      for (const Level& level : runnable_levels()) {
+      for (const NamedUnpackers& level : runnable_stored_unpackers()) {
         UnpackedPanel unpacked;
-        level.unpackers[static_cast<std::size_t>(type)](panel.data(), kBlocksAtOnce, unpacked);
+        (*level.unpackers)[static_cast<std::size_t>(type)](panel.data(), kBlocksAtOnce, unpacked);
         for (std::int64_t row = 0; row < kPanelRows; ++row) {
           for (std::int64_t c = 0; c < kCols; ++c) {
             ASSERT_TRUE(is_same(value_of(unpacked, format, row, c),
@@ -80,8 +63,8 @@ TEST(StoredWords, UnpackToTheStoredValues) {
 
 TEST(StoredWords, AreUnpackedAtEveryLevel) {
   for (const auto& [type, format] : kPackedTypes) {
-    for (const Level& level : runnable_levels()) {
-      EXPECT_EQ(level.unpackers[static_cast<std::size_t>(type)] != nullptr,
+    for (const NamedUnpackers& level : runnable_stored_unpackers()) {
+      EXPECT_EQ((*level.unpackers)[static_cast<std::size_t>(type)] != nullptr,
                 format.stored_words != 0)
           << level.name << " " << name(type);
     }

@@ -79,6 +79,16 @@ GRAFT_INLINE void unpack_block(const std::byte* block, Words* words) {
   }
 }
 
+// Half the values of sixteen E8M0 exponents: kFp4Values are doubled.
+GRAFT_INLINE F32x16 load_half_e8m0(const std::byte* from) {
+  float values[16];
+  for (int i = 0; i < 16; ++i) {
+    const auto e = static_cast<std::uint32_t>(from[i]);
+    values[i] = as_float(e < 2 ? 0x00200000U << e : (e - 1) << 23);
+  }
+  return load(values);
+}
+
 // The header of a chunk: scale(group) and min(group) of the 16 rows as float.
 template <PackedFormat kFormat>
 struct ChunkScales {

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstddef>
+#include <string_view>
+#include <vector>
 
 #include "graft/tensor/dtype.h"
 
@@ -43,5 +45,17 @@ extern const StoredUnpackers kStoredUnpackers;
 
 // The fastest that a CPU of level avx512 supports.
 const StoredUnpackers& avx512_stored_unpackers();
+
+namespace neon {
+extern const StoredUnpackers kStoredUnpackers;
+}  // namespace neon
+
+struct NamedUnpackers {
+  std::string_view name;
+  const StoredUnpackers* unpackers;
+};
+
+// All that this CPU supports: for tests.
+std::vector<NamedUnpackers> runnable_stored_unpackers();
 
 }  // namespace graft::kernels::cpu

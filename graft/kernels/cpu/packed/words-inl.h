@@ -247,14 +247,4 @@ inline constexpr bool kSignedCodes = false;
 
 #endif
 
-// Half the values of sixteen E8M0 exponents: kFp4Values are doubled.
-GRAFT_INLINE F32x16 load_half_e8m0(const std::byte* from) {
-  float values[16];
-  for (int i = 0; i < 16; ++i) {
-    const auto e = static_cast<std::uint32_t>(from[i]);
-    values[i] = as_float(e < 2 ? 0x00200000U << e : (e - 1) << 23);
-  }
-  return load(values);
-}
-
 }  // namespace

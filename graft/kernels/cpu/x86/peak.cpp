@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #include "graft/kernels/cpu/isa/isa.h"
-#include "graft/kernels/cpu/packed/tile_layout.h"
+#include "graft/kernels/cpu/x86/tile_layout.h"
 
 // Ten independent sums keep two ports with a latency of four or five cycles busy. They are
 // variables because arrays would not stay in registers. An asm hides from the compiler that the

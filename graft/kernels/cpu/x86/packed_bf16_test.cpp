@@ -20,8 +20,8 @@
 
 #include "graft/kernels/cpu/isa/isa.h"
 #include "graft/kernels/cpu/packed/packed.h"
-#include "graft/kernels/cpu/packed/tile_layout.h"
 #include "graft/kernels/cpu/table.h"
+#include "graft/kernels/cpu/x86/tile_layout.h"
 #include "graft/packing/pack_panel.h"
 
 namespace graft::kernels::cpu {
@@ -119,7 +119,7 @@ GRAFT_ISA_BEGIN(avx512)
 #define GRAFT_TILE_LOAD(tile, from, stride) emulated.load(tile, from, stride)
 #define GRAFT_TILE_STORE(tile, to, stride) emulated.store(tile, to, stride)
 #define GRAFT_TILE_DOT(sums, x, w) emulated.dot(sums, x, w)
-#include "graft/kernels/cpu/packed/packed-bf16-inl.h"
+#include "graft/kernels/cpu/x86/packed-bf16-inl.h"
 namespace {
 constexpr PackedTable kEmulated = with_bf16({.tile_rows = 16});
 }  // namespace

@@ -6,8 +6,8 @@
 #include <immintrin.h>
 
 #include "graft/kernels/cpu/isa/isa.h"
-#include "graft/kernels/cpu/packed/tile_layout.h"
 #include "graft/kernels/cpu/packed/unpacked_panel.h"
+#include "graft/kernels/cpu/x86/tile_layout.h"
 #include "graft/quant/blocks.h"
 
 GRAFT_ISA_BEGIN(amx)
@@ -22,7 +22,7 @@ GRAFT_ISA_BEGIN(amx)
 #define GRAFT_TILE_LOAD(tile, from, stride) _tile_loadd(tile, from, stride)
 #define GRAFT_TILE_STORE(tile, to, stride) _tile_stored(tile, to, stride)
 #define GRAFT_TILE_DOT(sums, x, w) _tile_dpbf16ps(sums, x, w)
-#include "graft/kernels/cpu/packed/packed-bf16-inl.h"
+#include "graft/kernels/cpu/x86/packed-bf16-inl.h"
 
 constinit const PackedTable kPacked = with_bf16(kAllPacked);
 

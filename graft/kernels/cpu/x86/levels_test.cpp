@@ -1,11 +1,11 @@
-#include "graft/kernels/cpu/isa/isa_level.h"
-
 #include <string>
 #include <string_view>
 
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/kernels/cpu/isa/isa_level.h"
+#include "graft/kernels/cpu/table.h"
 
 namespace graft::kernels::cpu {
 namespace {
@@ -61,6 +61,13 @@ TEST(IsaLevel, ErrorsNameTheMissingFeature) {
   EXPECT_EQ(error_of("amx", avx512()), "GRAFT_CPU_ISA=amx: this CPU lacks amx-tile");
   EXPECT_EQ(error_of("avx512", kAvx2), "GRAFT_CPU_ISA=avx512: this CPU lacks avx512f");
   EXPECT_EQ(error_of("avx2", {}), "GRAFT_CPU_ISA=avx2: this CPU lacks avx2");
+}
+
+TEST(IsaLevel, LongVectorsReadTheKvCacheAsStored) {
+  for (const KernelTable* table : runnable_kernels()) {
+    const bool has_long_vectors = table->isa != "scalar";
+    EXPECT_EQ(table->math.attend_f16.add_values != nullptr, has_long_vectors) << table->isa;
+  }
 }
 
 }  // namespace

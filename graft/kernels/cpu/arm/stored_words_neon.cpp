@@ -1,0 +1,19 @@
+#include <cstddef>
+#include <cstdint>
+
+#include <arm_neon.h>
+
+#include "graft/kernels/cpu/packed/grid_tables.h"
+#include "graft/kernels/cpu/packed/packed.h"
+#include "graft/kernels/cpu/packed/unpacked_panel.h"
+#include "graft/quant/blocks.h"
+
+namespace graft::kernels::cpu::neon {
+
+#define GRAFT_VECTOR_BYTES 16
+#define GRAFT_NEON 1
+#include "graft/kernels/cpu/packed/stored_words-inl.h"
+
+constinit const StoredUnpackers kStoredUnpackers = kAllStored;
+
+}  // namespace graft::kernels::cpu::neon
