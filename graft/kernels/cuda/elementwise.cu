@@ -1,7 +1,7 @@
 #include "graft/kernels/cuda/elementwise.h"
 
 #include "graft/kernels/cuda/formats/bits.cuh"
-#include "graft/kernels/cuda/linear/panel_rows.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_rows.cuh"
 #include "graft/kernels/cuda/linear/quantize.cuh"
 #include "graft/kernels/cuda/rms_norm.cuh"
 #include "graft/kernels/cuda/silu.cuh"
@@ -53,6 +53,17 @@ struct SiluMul {
   __device__ void operator()(std::int64_t row, std::int64_t col) const {
     y.data[row * y.stride + col] =
         swiglu(gate.data[row * gate.stride + col], up.data[row * up.stride + col]);
+  }
+};
+
+struct LimitedSiluMul {
+  ConstRows gate;
+  ConstRows up;
+  Rows y;
+  float limit;
+  __device__ void operator()(std::int64_t row, std::int64_t col) const {
+    y.data[row * y.stride + col] =
+        swiglu(gate.data[row * gate.stride + col], up.data[row * up.stride + col], limit, true);
   }
 };
 
@@ -124,6 +135,18 @@ struct GatherColumns {
   Rows y;
   __device__ void operator()(std::int64_t row, std::int64_t col) const {
     y.data[row * y.stride + col] = x.data[row * x.stride + order[col]];
+  }
+};
+
+struct GatherPairColumns {
+  PairColumns job;
+  std::int64_t top_k;
+  std::int64_t cols;
+  __device__ void operator()(std::int64_t pair, std::int64_t col) const {
+    const std::int64_t expert = job.expert_ids[pair];
+    float* y = job.y.data + pair * job.y.stride;
+    const float* x = job.x.data + pair / top_k * job.x.stride;
+    y[col] = expert < 0 ? 0.0F : x[job.orders[expert * cols + col]];
   }
 };
 
@@ -369,6 +392,16 @@ void silu_mul(
   for_each_value("silu_mul", SiluMul{gate, up, y}, rows, cols, stream);
 }
 
+void limited_silu_mul(ConstRows gate,
+                      ConstRows up,
+                      Rows y,
+                      float limit,
+                      std::int64_t rows,
+                      std::int64_t cols,
+                      Stream stream) {
+  for_each_value("limited_silu_mul", LimitedSiluMul{gate, up, y, limit}, rows, cols, stream);
+}
+
 void gelu_mul(
     ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {
   for_each_value("gelu_mul", GeluMul{gate, up, y}, rows, cols, stream);
@@ -403,6 +436,15 @@ void gather_columns(ConstRows x,
                     std::int64_t cols,
                     Stream stream) {
   for_each_value("gather_columns", GatherColumns{x, order, y}, rows, cols, stream);
+}
+
+void gather_pair_columns(const PairColumns& job,
+                         std::int64_t num_pairs,
+                         std::int64_t top_k,
+                         std::int64_t cols,
+                         Stream stream) {
+  for_each_value("gather_pair_columns", GatherPairColumns{job, top_k, cols}, num_pairs, cols,
+                 stream);
 }
 
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream) {

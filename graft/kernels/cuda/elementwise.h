@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "graft/kernels/cuda/linear/linear.h"
-#include "graft/kernels/cuda/linear/panel_rows.h"
+#include "graft/kernels/cuda/linear/panels/panel_rows.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {
@@ -63,6 +63,16 @@ void add(ConstRows a, ConstRows b, Rows y, std::int64_t rows, std::int64_t cols,
 void silu_mul(
     ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
 
+// y[rows, cols] = silu(min(gate, limit)) * up, up clamped to [-limit, limit]; y may alias gate or
+// up.
+void limited_silu_mul(ConstRows gate,
+                      ConstRows up,
+                      Rows y,
+                      float limit,
+                      std::int64_t rows,
+                      std::int64_t cols,
+                      Stream stream);
+
 // y[rows, cols] = gelu(gate) * up, gelu in its tanh approximation; y may alias gate or up.
 void gelu_mul(
     ConstRows gate, ConstRows up, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);
@@ -92,6 +102,20 @@ void gather_columns(ConstRows x,
                     std::int64_t rows,
                     std::int64_t cols,
                     Stream stream);
+
+// y[pair, i] = x[pair / top_k, orders[expert_ids[pair], i]] for num_pairs pairs, orders[experts,
+// cols]; rows of pairs without expert (negative) are 0. y does not overlap x.
+struct PairColumns {
+  ConstRows x;
+  const std::int32_t* expert_ids = nullptr;
+  const std::int32_t* orders = nullptr;
+  Rows y;
+};
+void gather_pair_columns(const PairColumns& job,
+                         std::int64_t num_pairs,
+                         std::int64_t top_k,
+                         std::int64_t cols,
+                         Stream stream);
 
 // y[rows, cols] = x[rows, cols]: copies a column range between matrices of different strides.
 void copy_columns(ConstRows x, Rows y, std::int64_t rows, std::int64_t cols, Stream stream);

@@ -249,6 +249,36 @@ TEST_F(Elementwise, GatherColumns) {
   EXPECT_EQ(out.download(), want);
 }
 
+TEST_F(Elementwise, GatherPairColumns) {
+  constexpr std::int64_t kCols = 96;
+  constexpr std::int64_t kTopK = 2;
+  const Floats x = Random(8).floats(3 * (kCols + 5));
+  const std::vector<std::int32_t> experts = {1, 0, -1, 2, 2, 1};  // of 3 tokens
+  std::vector<std::int32_t> orders;
+  for (const std::int32_t step : {1, 35, 5}) {  // none has a common divisor with 96
+    for (std::int32_t col = 0; col < kCols; ++col)
+      orders.push_back(col * step % kCols);
+  }
+  const DeviceArray<float> in(x);
+  const DeviceArray<std::int32_t> expert_ids(experts);
+  const DeviceArray<std::int32_t> columns(orders);
+  const DeviceArray<float> out(6 * kCols);
+  gather_pair_columns({.x = {in.get(), kCols + 5},
+                       .expert_ids = expert_ids.get(),
+                       .orders = columns.get(),
+                       .y = {out.get(), kCols}},
+                      6, kTopK, kCols, nullptr);
+  Floats want;
+  for (std::int64_t pair = 0; pair < 6; ++pair) {
+    const std::int32_t expert = experts[static_cast<std::size_t>(pair)];
+    for (std::int64_t i = 0; i < kCols; ++i) {
+      const std::int64_t col = expert < 0 ? 0 : orders[at(expert, kCols, i)];
+      want.push_back(expert < 0 ? 0.0F : x[at(pair / kTopK, kCols + 5, col)]);
+    }
+  }
+  EXPECT_EQ(out.download(), want);
+}
+
 TEST_F(Elementwise, ScaleRows) {
   const Floats x = Random(6).floats(4 * 530);
   const Floats scales = {1.0F, 0.25F, 1024.0F, 1.0F};

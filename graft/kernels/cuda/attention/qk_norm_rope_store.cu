@@ -90,9 +90,10 @@ __device__ void rotate_head(const HeadSpan& span,
     if (4 * lane + i * kVectorStride < span.size) vectors[lane + i * kWarpSize] = state.values[i];
   }
   __syncwarp();
+  float* rotated_values = head_values + span.rotate_from;
   for (int i = lane; i < half; i += kWarpSize) {
-    float& a = head_values[first_of_pair(rope, i)];
-    float& b = head_values[second_of_pair(rope, i, half)];
+    float& a = rotated_values[first_of_pair(rope, i)];
+    float& b = rotated_values[second_of_pair(rope, i, half)];
     const float2 rotated = rotate_pair(a, b, cos_sin[i], cos_sin[half + i]);
     a = rotated.x;
     b = rotated.y;
@@ -184,8 +185,9 @@ HeadJob make_job(std::span<const HeadSpan> spans, const HeadBatch& batch) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const HeadSpan& span = spans[i];
     GRAFT_CHECK(span.size <= kMaxHeadSize, "head size ", span.size, " exceeds ", kMaxHeadSize);
-    GRAFT_CHECK(!span.rotates || batch.rotation.rotary_dim <= span.size, "rotary_dim ",
-                batch.rotation.rotary_dim, " exceeds head size ", span.size);
+    GRAFT_CHECK(!span.rotates || span.rotate_from + batch.rotation.rotary_dim <= span.size,
+                "rotary_dim ", batch.rotation.rotary_dim, " from ", span.rotate_from,
+                " on exceeds head size ", span.size);
     job.spans[i] = span;
     job.vectors[i] = is_vectorized(span, batch.cache);
     job.num_heads += static_cast<int>(span.num_heads);

@@ -20,7 +20,8 @@ struct HeadSpan {
   std::int64_t head_stride = 0;  // floats from head to head
   const float* norm = nullptr;   // [size], RMS norm weight of each head; null: no norm
   float eps = 0.0F;
-  bool rotates = false;  // RoPE on the first rotary_dim values
+  bool rotates = false;          // RoPE on rotary_dim values …
+  std::int64_t rotate_from = 0;  // … from this one of the head on
   // First column of the cache row that the heads are stored to, contiguously; x is then not
   // written. Negative: the heads are written back to x.
   std::int64_t cache_col = -1;

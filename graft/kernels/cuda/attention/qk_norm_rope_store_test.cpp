@@ -25,6 +25,7 @@ struct Sizes {
   bool interleaved = false;
   bool norms = true;
   std::int64_t row_padding = 0;  // floats between the rows
+  std::int64_t rotate_from = 0;
 };
 
 constexpr float kEps = 1e-6F;
@@ -63,8 +64,8 @@ void norm_heads(const HeadSpan& span, std::int64_t rows) {
 void run_separate_kernels(const HeadSpan& span, const HeadBatch& batch) {
   if (span.norm != nullptr) norm_heads(span, batch.rows);
   if (span.rotates)
-    rotate(span.x, batch.rotation, batch.positions, batch.rows,
-           {.num_heads = span.num_heads, .head_dim = span.head_stride}, nullptr);
+    rotate({span.x.data + span.rotate_from, span.x.stride}, batch.rotation, batch.positions,
+           batch.rows, {.num_heads = span.num_heads, .head_dim = span.head_stride}, nullptr);
 }
 
 void expect_same_bits(DType type, const Sizes& sizes) {
@@ -98,6 +99,7 @@ void expect_same_bits(DType type, const Sizes& sizes) {
     of_q.norm = sizes.norms ? weights.get() : nullptr;
     of_q.eps = kEps;
     of_q.rotates = rotates;
+    of_q.rotate_from = sizes.rotate_from;
     of_q.cache_col = -1;
     HeadSpan of_k = of_q;
     of_k.x = {k.get(), key_size};
@@ -133,6 +135,13 @@ TEST_P(QkNormRopeStore, MatchesSeparateKernels) {
   expect_same_bits(GetParam(), {.size = 256, .rotary_dim = 64});
   expect_same_bits(GetParam(), {.size = 512, .rotary_dim = 512, .interleaved = true});
   expect_same_bits(GetParam(), {.rows = 1, .size = 80, .rotary_dim = 0});
+}
+
+// DeepSeek-V4 rotates the last values of normed heads.
+TEST_P(QkNormRopeStore, RotatesTheLastValues) {
+  expect_same_bits(GetParam(),
+                   {.size = 512, .rotary_dim = 64, .interleaved = true, .rotate_from = 448});
+  expect_same_bits(GetParam(), {.size = 71, .rotary_dim = 8, .rotate_from = 63});
 }
 
 TEST_P(QkNormRopeStore, OddSizes) {

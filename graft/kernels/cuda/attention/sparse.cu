@@ -2,7 +2,7 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/attention/cache_types.cuh"
-#include "graft/kernels/cuda/launch.cuh"
+#include "graft/kernels/cuda/row_position.cuh"
 
 namespace graft::kernels::cuda {
 namespace {
@@ -22,35 +22,6 @@ constexpr int kNumBins = 256;
 constexpr int kGatherThreads = 256;
 constexpr int kGatherWarps = kGatherThreads / kWarpSize;
 
-// The sequence and the position of a row; sequence -1: padding.
-struct RowPosition {
-  std::int32_t sequence;
-  std::int32_t position;
-};
-
-// All threads of the block must call it.
-__device__ RowPosition find_row(const AttentionBatch& batch, std::int64_t row) {
-  __shared__ RowPosition found;
-  if (threadIdx.x == 0) found = {-1, -1};
-  __syncthreads();
-  for (std::int64_t s = threadIdx.x; s < batch.num_sequences; s += blockDim.x) {
-    const std::int64_t token = row - (batch.first_rows[s] - batch.base_row);
-    const std::int64_t num_tokens = batch.num_tokens[s];
-    if (token < 0 || token >= num_tokens) continue;
-    found = {static_cast<std::int32_t>(s),
-             static_cast<std::int32_t>(batch.context_lens[s] - num_tokens + token)};
-  }
-  __syncthreads();
-  return found;
-}
-
-__device__ std::int64_t slot_of(const AttentionBatch& batch,
-                                std::int64_t sequence,
-                                std::int64_t position) {
-  const std::int32_t* table = batch.block_tables + sequence * batch.table_stride;
-  return table[position / batch.block_tokens] * batch.block_tokens + position % batch.block_tokens;
-}
-
 // Block: a row.
 __global__ void layer_norm_kernel(Rows x, LayerNorm norm, std::int64_t cols) {
   begin_kernel();
@@ -68,6 +39,11 @@ __global__ void layer_norm_kernel(Rows x, LayerNorm norm, std::int64_t cols) {
     row[i] = (row[i] - mean) * factor * norm.weight[i] + norm.bias[i];
 }
 
+// Keys that a row may select; 0: padding.
+__device__ std::int64_t num_keys(const IndexShape& shape, const RowPosition& at) {
+  return (at.position + 1) / shape.rate;
+}
+
 struct ScoreJob {
   IndexShape shape;
   AttentionBatch batch;
@@ -75,6 +51,7 @@ struct ScoreJob {
   ConstRows queries;
   ConstRows weights;
   float* scores;
+  std::int64_t score_stride;
   std::int64_t first_row;
 };
 
@@ -113,11 +90,12 @@ __global__ void __launch_bounds__(kScoreThreads) index_scores_kernel(ScoreJob jo
   const std::int64_t row = job.first_row + blockIdx.x;
   const std::int64_t first_key = static_cast<std::int64_t>(blockIdx.y) * kTileKeys;
   const RowPosition at = find_row(job.batch, row);
-  if (at.sequence < 0 || at.position < job.shape.top_k || first_key > at.position) return;
+  const std::int64_t count = num_keys(job.shape, at);
+  if (count <= job.shape.top_k || first_key >= count) return;
   if (threadIdx.x < kTileKeys) {
-    const std::int64_t position = first_key + threadIdx.x;
+    const std::int64_t key = first_key + threadIdx.x;
     memory.slots[threadIdx.x] =
-        position <= at.position ? slot_of(job.batch, at.sequence, position) : -1;
+        key < count ? slot_of(job.batch, at.sequence, (key + 1) * job.shape.rate - 1) : -1;
   }
   const int y = static_cast<int>(threadIdx.x) / kThreadsAcross * kPerThread;
   const int x = static_cast<int>(threadIdx.x) % kThreadsAcross * kPerThread;
@@ -156,12 +134,12 @@ __global__ void __launch_bounds__(kScoreThreads) index_scores_kernel(ScoreJob jo
   for (int j = 0; j < kPerThread; ++j)
     memory.sums[y / kPerThread][x + j] = scores[j];
   __syncthreads();
-  const std::int64_t position = first_key + threadIdx.x;
-  if (threadIdx.x >= kTileKeys || position > at.position) return;
+  const std::int64_t key = first_key + threadIdx.x;
+  if (threadIdx.x >= kTileKeys || key >= count) return;
   float sum = 0.0F;
   for (int i = 0; i < kThreadsAcross; ++i)
     sum += memory.sums[i][threadIdx.x];
-  job.scores[blockIdx.x * job.batch.max_context + position] = sum * job.shape.scale;
+  job.scores[blockIdx.x * job.score_stride + key] = sum * job.shape.scale;
 }
 
 // Integers in the order of the scores; zeros of both signs are equal.
@@ -225,20 +203,22 @@ __device__ Threshold find_threshold(const float* scores, std::int64_t count, std
 __global__ void __launch_bounds__(kSelectThreads) select_positions_kernel(IndexShape shape,
                                                                           AttentionBatch batch,
                                                                           const float* scores,
+                                                                          std::int64_t score_stride,
                                                                           std::int32_t* selected,
                                                                           std::int64_t first_row) {
   begin_kernel();
   __shared__ int warp_counts[kSelectWarps];
   const std::int64_t row = first_row + blockIdx.x;
   const RowPosition at = find_row(batch, row);
+  if (at.sequence < 0) return;
   std::int32_t* out = selected + row * shape.top_k;
-  const std::int64_t count = at.position + 1;  // 0: padding
+  const std::int64_t count = num_keys(shape, at);
   if (count <= shape.top_k) {
     for (std::int64_t i = threadIdx.x; i < shape.top_k; i += kSelectThreads)
       out[i] = i < count ? static_cast<std::int32_t>(i) : -1;
     return;
   }
-  const float* own = scores + blockIdx.x * batch.max_context;
+  const float* own = scores + blockIdx.x * score_stride;
   const Threshold threshold = find_threshold(own, count, shape.top_k);
   int num_selected = 0;
   int num_equal = 0;
@@ -337,9 +317,10 @@ void index_scores(const IndexShape& shape,
                         .queries = queries,
                         .weights = weights,
                         .scores = scores,
+                        .score_stride = max_keys(shape, batch),
                         .first_row = rows.first};
   const dim3 grid(static_cast<unsigned>(rows.count),
-                  static_cast<unsigned>(ceil_div(batch.max_context, kTileKeys)));
+                  static_cast<unsigned>(ceil_div(max_keys(shape, batch), kTileKeys)));
   kScoreLaunches[static_cast<std::size_t>(keys.dtype)](job, grid, stream);
 }
 
@@ -349,11 +330,11 @@ void select_positions(const IndexShape& shape,
                       std::int32_t* selected,
                       RowRange rows,
                       Stream stream) {
-  GRAFT_CHECK(scores != nullptr || batch.max_context <= shape.top_k, "no scores of ",
-              batch.max_context, " positions");
+  GRAFT_CHECK(scores != nullptr || max_keys(shape, batch) <= shape.top_k, "no scores of ",
+              max_keys(shape, batch), " keys");
   launch("select_positions", select_positions_kernel,
          {static_cast<unsigned>(rows.count), kSelectThreads}, stream, shape, batch, scores,
-         selected, rows.first);
+         max_keys(shape, batch), selected, rows.first);
 }
 
 std::size_t selected_array_bytes(std::int64_t count) {

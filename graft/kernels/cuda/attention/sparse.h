@@ -24,6 +24,10 @@ struct IndexShape {
   std::int64_t head_dim = 0;
   std::int64_t top_k = 0;
   float scale = 1.0F;
+  // Positions per key: key e is in the cache row of position (e + 1) * rate - 1, and rows see the
+  // keys up to their own position. Above 1, keys are the entries of a compressor, and "positions"
+  // below are numbers of entries.
+  std::int64_t rate = 1;
 };
 
 // Rows [first, first + count) of a batch.
@@ -40,7 +44,12 @@ struct LayerNorm {
 };
 void layer_norm(Rows x, const LayerNorm& norm, std::int64_t rows, std::int64_t cols, Stream stream);
 
-// scores[count, batch.max_context]: scale * sum over heads of weights * max(0, q . k), for the rows
+// Upper bound of the keys of a row.
+inline std::int64_t max_keys(const IndexShape& shape, const AttentionBatch& batch) {
+  return batch.max_context / shape.rate;
+}
+
+// scores[count, max_keys()]: scale * sum over heads of weights * max(0, q . k), for the rows
 // with more than top_k positions in their context; others are not written. queries and weights:
 // all rows of the batch.
 void index_scores(const IndexShape& shape,
@@ -53,7 +62,8 @@ void index_scores(const IndexShape& shape,
                   Stream stream);
 
 // selected[rows of the batch, top_k]: exact, of equal scores the earlier positions; -1 after the
-// last one and for padding rows. scores may be null when no context is longer than top_k.
+// last one. Rows of no sequence of the batch are not written. scores may be null when no context is
+// longer than top_k.
 void select_positions(const IndexShape& shape,
                       const AttentionBatch& batch,
                       const float* scores,

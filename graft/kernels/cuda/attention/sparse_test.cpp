@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "graft/testing/cuda/device.cuh"
@@ -107,7 +108,8 @@ TEST_F(SparseKernels, ScoresMatchTheFormula) {
   for (const DType type : {DType::F32, DType::F16, DType::BF16}) {
     for (const IndexShape& shape :
          {IndexShape{.num_heads = 4, .head_dim = 32, .top_k = 16, .scale = 0.25F},
-          IndexShape{.num_heads = 72, .head_dim = 100, .top_k = 16, .scale = 0.5F}}) {
+          IndexShape{.num_heads = 72, .head_dim = 100, .top_k = 16, .scale = 0.5F},
+          IndexShape{.num_heads = 5, .head_dim = 40, .top_k = 7, .scale = 0.5F, .rate = 4}}) {
       const std::int64_t num_values = host.num_slots() * shape.head_dim;
       Floats keys = Random(5).floats(num_values);
       std::vector<std::byte> bytes(bytes_of(type, num_values));
@@ -120,7 +122,7 @@ TEST_F(SparseKernels, ScoresMatchTheFormula) {
       const DeviceArray<std::byte> cache(bytes);
       const DeviceArray<float> queries(q);
       const DeviceArray<float> factors(weights);
-      const std::int64_t stride = device.batch.max_context;
+      const std::int64_t stride = max_keys(shape, device.batch);
       const DeviceArray<float> scores(static_cast<std::size_t>(4 * stride));
       // Rows 1 to 4: the scores of row r are in row r - 1.
       index_scores(shape, device.batch,
@@ -130,7 +132,9 @@ TEST_F(SparseKernels, ScoresMatchTheFormula) {
       const Floats got = scores.download();
       for (std::int64_t row = 1; row < 4; ++row) {
         Floats want;
-        for (std::int64_t position = 0; position < host.context_of(row); ++position) {
+        const std::int64_t num_keys = host.context_of(row) / shape.rate;
+        for (std::int64_t key = 0; key < num_keys; ++key) {
+          const std::int64_t position = (key + 1) * shape.rate - 1;
           double sum = 0;
           for (std::int64_t head = 0; head < shape.num_heads; ++head) {
             double product = 0;
@@ -145,7 +149,7 @@ TEST_F(SparseKernels, ScoresMatchTheFormula) {
           want.push_back(static_cast<float>(sum * shape.scale));
         }
         const auto first = got.begin() + (row - 1) * stride;
-        const Floats part(first, first + host.context_of(row));
+        const Floats part(first, first + num_keys);
         EXPECT_LE(relative_error(part, want), 1e-5) << name(type) << ' ' << row;
       }
     }
@@ -157,21 +161,21 @@ TEST_F(SparseKernels, SelectionIsExactWithTiesByPosition) {
   for (const std::int64_t context : {60, 5000}) {
     const SparseBatch host(context);
     const DeviceBatch device(host);
-    for (const std::int64_t top_k : {1, 37, 50}) {
-      const IndexShape shape = {.num_heads = 1, .head_dim = 1, .top_k = top_k};
-      const std::int64_t stride = device.batch.max_context;
+    for (const auto& [top_k, rate] : {std::pair{1, 1}, {37, 1}, {50, 1}, {5, 4}, {9, 7}}) {
+      const IndexShape shape = {.num_heads = 1, .head_dim = 1, .top_k = top_k, .rate = rate};
+      const std::int64_t stride = max_keys(shape, device.batch);
       Floats scores = Random(8).floats(SparseBatch::kRows * stride, 8.0F);
       for (float& score : scores)
         score = std::round(score) * 0.5F;  // -0 too
       const DeviceArray<float> data(scores);
       const DeviceArray<std::int32_t> selected(
-          static_cast<std::size_t>(SparseBatch::kRows * top_k));
+          static_cast<std::size_t>(SparseBatch::kRows * std::int64_t{top_k}));
       select_positions(shape, device.batch, data.get(), selected.get(),
                        {.first = 0, .count = SparseBatch::kRows}, nullptr);
       const Ints got = selected.download();
       for (std::int64_t row = 0; row < SparseBatch::kRows; ++row) {
         const float* own = scores.data() + row * stride;
-        Ints order(static_cast<std::size_t>(host.context_of(row)));
+        Ints order(static_cast<std::size_t>(host.context_of(row) / rate));
         std::iota(order.begin(), order.end(), 0);
         std::ranges::stable_sort(order,
                                  [&](std::int32_t a, std::int32_t b) { return own[a] > own[b]; });
@@ -179,7 +183,7 @@ TEST_F(SparseKernels, SelectionIsExactWithTiesByPosition) {
         std::ranges::sort(order);
         order.resize(static_cast<std::size_t>(top_k), -1);
         EXPECT_EQ(Ints(got.begin() + row * top_k, got.begin() + (row + 1) * top_k), order)
-            << context << ' ' << top_k << ' ' << row;
+            << context << ' ' << top_k << ' ' << rate << ' ' << row;
       }
     }
   }

@@ -1,6 +1,6 @@
 // The codes of a panel (graft/packing/panel_layout.h) as operands of mma.m16n8k16, over a step of
-// 128 columns = 4 blocks of 32. Scales are not multiplied into the codes: they go onto the f32 sums
-// of each block (panel_step.cuh).
+// 128 columns = 4 blocks of 32. Integer scales (types with super-blocks) are multiplied into the
+// codes, d and other scales are not: they go onto the f32 sums (panel_step.cuh).
 //
 // Lane 4 g + t of a warp has rows 2 g and 2 g + 1 of the panel, which are rows g and g + 8 of the
 // mma, and of each block columns 4 t .. 4 t + 3 and those 16 further. They lie in one word (4 bits)
@@ -12,8 +12,11 @@
 // Codes are not converted: an integer in the lowest bits of an F16 is a subnormal number, code *
 // 2^-24, which tensor cores multiply exactly. Nibbles 4..7 stay where they are and count 16 fold;
 // the rows of x hold columns 16..31 divided by 16 (PanelRows). Offsets and mins are the product of
-// scales or mins with the sums of x: one more mma per step. Codes of 8 bits, also those from
-// tables, become signed halves with one subtraction and need no sums.
+// scales or mins with the sums of x: one more mma per step. Codes of 8 bits, those from tables and
+// those of super-blocks with an offset become signed halves with one subtraction and need no sums.
+//
+// A code times its integer scale is exact in F16, but for Q6_K and IQ4_XS, where products beyond
+// 2048 are rounded to 11 bits. Signed ones are divided by kScaleUnit: 16 * 32 * 128 would overflow.
 
 #pragma once
 
@@ -25,6 +28,8 @@ namespace graft::kernels::cuda {
 
 inline constexpr int kPanelStepCols = 128;
 inline constexpr int kPanelStepBlocks = kPanelStepCols / kPanelBlockCols;
+// The sums of 16 values up to 2^14, divided by this, fit F16.
+inline constexpr float kPanelSumUnit = 16.0F;
 
 __device__ inline std::uint32_t half_bits(__half2 pair) {
   return reinterpret_cast<const std::uint32_t&>(pair);
@@ -55,7 +60,9 @@ struct PanelSteps {
   static constexpr PackedFormat kFormat = Layout::kFormat;
   static constexpr bool kIsSuper = Layout::kHasSuperBlocks;
   static constexpr bool kIsPlain = kFormat.codes == PackedFormat::Codes::Plain;
-  static constexpr bool kIsSigned = kFormat.bits == 8 || !kIsPlain;  // by a subtraction
+  // By a subtraction.
+  static constexpr bool kIsSigned =
+      kFormat.bits == 8 || !kIsPlain || (kIsSuper && kFormat.offset != 0);
   static constexpr bool kNeedsSums = !kIsSigned;
   static constexpr bool kHasNibbles = kFormat.scale == PackedFormat::Scale::Nibbles;
   static constexpr bool kHasExponents = kFormat.scale == PackedFormat::Scale::E8M0;
@@ -64,8 +71,12 @@ struct PanelSteps {
   static constexpr int kMoreLines = kFormat.bits == 3 || kFormat.bits == 6 ? 2
                                     : kFormat.bits == 4                    ? 0
                                                                            : 1;
+  static constexpr float kScaleUnit = kIsSuper && kIsSigned ? 4.0F : 1.0F;
+  // Codes times integer scales are divided by this in the operands.
+  static constexpr float kCodeUnit = kIsSigned ? kScaleUnit : 16777216.0F;
   // The sums of products are weights times x, divided by this.
-  static constexpr float kUnit = kIsSigned ? 1.0F : 16777216.0F;
+  static constexpr float kUnit = kIsSuper ? 1.0F : kCodeUnit;
+  static constexpr float kMinFactor = (kFormat.has_min ? 1.0F : kFormat.offset) / kCodeUnit;
   // A step in memory: the header of the chunk (types with super-blocks), then four blocks, each
   // with its own header (other types).
   static constexpr int kHeaderBytes = kIsSuper ? Layout::kHeaderBytes : 0;
@@ -124,10 +135,18 @@ class PanelStep {
         lower[1] = odd & 0x000f000fU;
         upper[0] = even & 0x00f000f0U;
         upper[1] = odd & 0x00f000f0U;
-      } else if constexpr (Steps::kIsSigned) {
-        signed_operands(b, row, lower, upper);
+      } else if constexpr (kFormat.bits == 8 || !Steps::kIsPlain) {
+        byte_operands(b, row, lower, upper);
       } else {
         small_operands(b, row, t, lower, upper);
+      }
+      if constexpr (Steps::kIsSuper) {
+        GRAFT_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int group = b * Steps::kBlockGroups;
+          lower[i] = scaled(lower[i], group, row);
+          upper[i] = scaled(upper[i], group + Steps::kBlockGroups - 1, row);
+        }
       }
       a[0][row] = lower[0];
       a[0][2 + row] = lower[1];
@@ -136,58 +155,51 @@ class PanelStep {
     }
   }
 
-  // The scales of both rows in group i of the step.
-  __device__ void scales(int i, float (&out)[2]) const {
+  // The scales of both rows: of block b, or of the step (types with super-blocks).
+  __device__ void scales(int b, float (&out)[2]) const {
     if constexpr (Steps::kIsSuper) {
       const float2 d = __half22float2(half_pair(d_[0]));
-      out[0] = d.x * integer_scale(scales_[i] & 255);
-      out[1] = d.y * integer_scale(scales_[i] >> 8);
+      out[0] = d.x * Steps::kCodeUnit;
+      out[1] = d.y * Steps::kCodeUnit;
     } else if constexpr (Steps::kHasExponents) {
       // Stored as floats by load_scales().
-      out[0] = __uint_as_float(d_[2 * i]);
-      out[1] = __uint_as_float(d_[2 * i + 1]);
+      out[0] = __uint_as_float(d_[2 * b]);
+      out[1] = __uint_as_float(d_[2 * b + 1]);
     } else {
-      const float2 d = __half22float2(half_pair(d_[i]));
+      const float2 d = __half22float2(half_pair(d_[b]));
       out[0] = d.x;
       out[1] = d.y;
     }
   }
 
-  // The A operand beside the sums of x: what is subtracted per group, up to the factor below.
-  // Columns 2 t and 2 t + 1 of the mma are groups of 16 columns; columns 8 .. 15 are the same for
-  // the lower halves of the sums.
+  // Types without super-blocks: the A operand beside the sums of x, what is subtracted per group up
+  // to kMinFactor. Columns 2 t and 2 t + 1 of the mma are groups of 16 columns; columns 8 .. 15 are
+  // the same for the lower halves of the sums.
   __device__ void sums_operand(std::uint32_t (&a)[4]) const {
-    if constexpr (Steps::kHasNibbles) {
-      const std::uint32_t mins = (mins_[0] | mins_[1] << 16) >> 4;
-      a[0] = mins & 0x000f000fU;
-      a[1] = mins >> 8 & 0x000f000fU;
-    } else if constexpr (Steps::kIsSuper && kFormat.has_min) {
-      a[0] = __byte_perm(mins_[0], 0, 0x4040);
-      a[1] = __byte_perm(mins_[0], 0, 0x4141);
-    } else if constexpr (Steps::kIsSuper) {
-      // Signed bytes: 1024 + 128 + byte are halves with the byte in the lowest bits.
-      const __half2 base = __float2half2_rn(1024.0F + 128.0F);
-      const std::uint32_t both = (mins_[0] | mins_[1] << 16) ^ 0x80808080U;
-      a[0] = half_bits(__hsub2(half_pair(__byte_perm(both, kHalf1024, 0x4240)), base));
-      a[1] = half_bits(__hsub2(half_pair(__byte_perm(both, kHalf1024, 0x4341)), base));
-    } else {
-      a[0] = __byte_perm(mins_[0], 0, 0x1010);
-      a[1] = __byte_perm(mins_[0], 0, 0x3232);
-    }
+    a[0] = __byte_perm(mins_[0], 0, 0x1010);
+    a[1] = __byte_perm(mins_[0], 0, 0x3232);
     a[2] = a[0];
     a[3] = a[1];
   }
 
-  // Of both rows, in the unit of the sums of products.
-  __device__ void sums_factors(float (&out)[2]) const {
-    constexpr float kSubnormal = 1.0F / 16777216.0F;
-    if constexpr (Steps::kIsSuper) {
-      const float2 d = __half22float2(half_pair(kFormat.has_min ? dmin_ : d_[0]));
-      constexpr float kFactor = kFormat.has_min ? -1.0F : -kFormat.offset * kSubnormal;
-      out[0] = kFactor * d.x;
-      out[1] = kFactor * d.y;
-    } else {
-      out[0] = out[1] = -(kFormat.has_min ? 1.0F : kFormat.offset) * kSubnormal;
+  // Types with super-blocks: a[0] and a[1] of that operand, with dmin and the unit of the sums of x
+  // multiplied in, rounded to F16.
+  __device__ void mins_operand(std::uint32_t (&a)[2]) const {
+    const __half2 unit = __float2half2_rn(-kPanelSumUnit);
+    const std::uint32_t dmin = half_bits(__hmul2(half_pair(dmin_), unit));
+    GRAFT_UNROLL
+    for (int row = 0; row < 2; ++row) {
+      // The mins of groups 2 t and 2 t + 1.
+      std::uint32_t bytes = 0;
+      if constexpr (Steps::kHasNibbles) {
+        bytes = __byte_perm((mins_[0] | mins_[1] << 16) >> 4 & 0x0f0f0f0fU, kHalf1024,
+                            row == 0 ? 0x4240 : 0x4341);
+      } else {
+        bytes = __byte_perm(mins_[0], kHalf1024, row == 0 ? 0x4040 : 0x4141);
+      }
+      const __half2 mins = __hsub2(half_pair(bytes), __float2half2_rn(1024.0F));
+      a[row] =
+          half_bits(__hmul2(mins, half_pair(__byte_perm(dmin, 0, row == 0 ? 0x1010 : 0x3232))));
     }
   }
 
@@ -204,16 +216,30 @@ class PanelStep {
 
   static __device__ std::uint32_t word(uint2 rows, int row) { return row == 0 ? rows.x : rows.y; }
 
-  static __device__ float integer_scale(std::uint32_t byte) {
-    if constexpr (Steps::kHasNibbles) return static_cast<float>(byte & 15);
-    return static_cast<float>(static_cast<std::int8_t>(byte));
+  // Codes of a row times the integer scale of their group.
+  __device__ std::uint32_t scaled(std::uint32_t codes, int group, int row) const {
+    std::uint32_t bytes = scales_[group];
+    __half2 scale;
+    if constexpr (kFormat.has_min) {
+      if constexpr (Steps::kHasNibbles) bytes &= 0x0f0fU;
+      const std::uint32_t both = __byte_perm(bytes, kHalf1024, row == 0 ? 0x4040 : 0x4141);
+      scale = __hsub2(half_pair(both), __float2half2_rn(1024.0F));
+    } else {
+      // Signed bytes: 1024 + 128 + byte are halves with the byte in the lowest bits.
+      constexpr float kBase = (1024.0F + 128.0F) / Steps::kScaleUnit;
+      const std::uint32_t both =
+          __byte_perm(bytes ^ 0x8080U, kHalf1024, row == 0 ? 0x4040 : 0x4141);
+      scale = __hfma2(half_pair(both), __float2half2_rn(1.0F / Steps::kScaleUnit),
+                      __float2half2_rn(-kBase));
+    }
+    return half_bits(__hmul2(half_pair(codes), scale));
   }
 
   // Bytes of codes as signed halves. columns (4 t, 4 t + 2) and (4 t + 1, 4 t + 3)
-  __device__ void signed_operands(int b,
-                                  int row,
-                                  std::uint32_t (&lower)[2],
-                                  std::uint32_t (&upper)[2]) const {
+  __device__ void byte_operands(int b,
+                                int row,
+                                std::uint32_t (&lower)[2],
+                                std::uint32_t (&upper)[2]) const {
     std::uint32_t low = word(codes_[b], row);
     std::uint32_t high = 0;
     if constexpr (Steps::kIsPlain) {
@@ -258,10 +284,20 @@ class PanelStep {
         high |= (top & 0x10101010U) << 2;
       }
     }
-    lower[0] = low & 0x00ff00ffU;
-    lower[1] = __byte_perm(low, 0, 0x4341);
-    upper[0] = __byte_perm(high, high_top, 0x6240);
-    upper[1] = __byte_perm(high, high_top, 0x7351);
+    if constexpr (Steps::kIsSigned) {
+      const __half2 base = __float2half2_rn(1024.0F + kFormat.offset);
+      const __half2 upper_base = __float2half2_rn(1024.0F + 16 * kFormat.offset);
+      high_top |= kHalf1024;
+      lower[0] = half_bits(__hsub2(half_pair(__byte_perm(low, kHalf1024, 0x4240)), base));
+      lower[1] = half_bits(__hsub2(half_pair(__byte_perm(low, kHalf1024, 0x4341)), base));
+      upper[0] = half_bits(__hsub2(half_pair(__byte_perm(high, high_top, 0x6240)), upper_base));
+      upper[1] = half_bits(__hsub2(half_pair(__byte_perm(high, high_top, 0x7351)), upper_base));
+    } else {
+      lower[0] = low & 0x00ff00ffU;
+      lower[1] = __byte_perm(low, 0, 0x4341);
+      upper[0] = __byte_perm(high, high_top, 0x6240);
+      upper[1] = __byte_perm(high, high_top, 0x7351);
+    }
   }
 
   __device__ void load_super(const PanelStepAt& at, int g, int t) {
@@ -277,7 +313,7 @@ class PanelStep {
       scales_[i] = group(i);
     if constexpr (kFormat.has_min && !Steps::kHasNibbles) {
       mins_[0] = group(Layout::kChunkGroups + t);
-    } else if constexpr (Steps::kBlockGroups == 2) {
+    } else if constexpr (Steps::kHasNibbles) {
       mins_[0] = group(2 * t);
       mins_[1] = group(2 * t + 1);
     }

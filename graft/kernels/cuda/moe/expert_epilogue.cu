@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads) activate_pairs_kernel(ExpertEpilogue
     g = __fadd_rn(g, epilogue.gate_bias[expert * intermediate + col]);
     u = __fadd_rn(u, epilogue.up_bias[expert * intermediate + col]);
   }
-  y.data[pair * y.stride + col] = swiglu(g, u, epilogue.swiglu_limit);
+  y.data[pair * y.stride + col] = swiglu(g, u, epilogue.swiglu_limit, epilogue.limits_silu);
 }
 
 // Grid: (pairs, column blocks), one thread per column.

@@ -14,6 +14,7 @@ struct ExpertEpilogue {
   const float* up_bias = nullptr;    // [experts, intermediate]
   const float* down_bias = nullptr;  // [experts, hidden]
   float swiglu_limit = 0.0F;         // 0: silu(gate) * up, else see silu.cuh
+  bool limits_silu = false;          // which of the limited forms
 
   bool is_plain() const { return gate_bias == nullptr && swiglu_limit == 0.0F; }
 };

@@ -33,6 +33,7 @@ struct GemvJob {
   const float* up_bias = nullptr;
   const std::int32_t* bias_ids = nullptr;  // [pairs], experts
   float swiglu_limit = 0.0F;
+  bool limits_silu = false;
 };
 
 // One row of 32 columns times x.
@@ -98,7 +99,8 @@ __global__ void __launch_bounds__(kThreads) panel_gemv_kernel(GemvJob job) {
     total = __fadd_rn(total, job.bias[at]);
     if constexpr (kGated) up_total = __fadd_rn(up_total, job.up_bias[at]);
   }
-  job.y[pair * job.rows + out] = kGated ? swiglu(total, up_total, job.swiglu_limit) : total;
+  job.y[pair * job.rows + out] =
+      kGated ? swiglu(total, up_total, job.swiglu_limit, job.limits_silu) : total;
 }
 
 using Launch = void (*)(const GemvJob& job, std::int64_t pairs, Stream stream);
@@ -189,7 +191,8 @@ void panel_experts(const PanelExpertsJob& job,
             .bias = job.epilogue.gate_bias,
             .up_bias = job.epilogue.up_bias,
             .bias_ids = bias_ids,
-            .swiglu_limit = job.epilogue.swiglu_limit},
+            .swiglu_limit = job.epilogue.swiglu_limit,
+            .limits_silu = job.epilogue.limits_silu},
            pairs, stream);
   multiply(job.down, job.hidden, job.intermediate,
            {.matrix_ids = routed.expert_ids,

@@ -8,7 +8,7 @@
 
 #include "graft/kernels/cuda/bulk_copy.cuh"
 #include "graft/kernels/cuda/linear/linear.h"
-#include "graft/kernels/cuda/linear/panel_step.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_step.cuh"
 #include "graft/kernels/cuda/silu.cuh"
 
 namespace graft::kernels::cuda {
@@ -28,7 +28,9 @@ struct ExpertsProduct {
   const float* bias = nullptr;               // [matrices, out]; null: none
   const float* second_bias = nullptr;        // of `second`
   float swiglu_limit = 0.0F;
-  int panel_pairs = 0;  // PanelExpertsJob::panel_pairs
+  bool limits_silu = false;
+  int panel_pairs = 0;                        // PanelExpertsJob::panel_pairs
+  const unsigned char* row_pieces = nullptr;  // x for panel_experts_wgmma(): core_rows.cuh
 };
 
 // The rows of a thread block: pairs of one expert.
@@ -90,7 +92,25 @@ __device__ inline const std::uint8_t* expert_panel(const ExpertsProduct& job,
          static_cast<std::size_t>(tile.matrix) * job.matrix_bytes + panel * job.panel_bytes;
 }
 
-// Writes y of row `row` of the tile. totals: of the matrices
+// y of an output of the tile's expert. totals: of the matrices; scale: of the row of x
+template <DType kType, int kMatrices>
+__device__ float expert_output(const ExpertsProduct& job,
+                               const ExpertsTile& tile,
+                               int out,
+                               float scale,
+                               const float (&totals)[kMatrices]) {
+  float value = totals[0] * scale;
+  float second = kMatrices == 2 ? totals[kMatrices - 1] * scale : 0.0F;
+  if (job.bias != nullptr) {
+    const std::int64_t at = std::int64_t{tile.matrix} * job.out + out;
+    value += job.bias[at];
+    if constexpr (kMatrices == 2) second += job.second_bias[at];
+  }
+  if constexpr (kMatrices == 2) value = swiglu(value, second, job.swiglu_limit, job.limits_silu);
+  return value;
+}
+
+// Writes y of row `row` of the tile.
 template <DType kType, int kMatrices>
 __device__ void write_pair(const ExpertsProduct& job,
                            const ExpertsTile& tile,
@@ -99,15 +119,7 @@ __device__ void write_pair(const ExpertsProduct& job,
                            const float (&totals)[kMatrices]) {
   const int pair = pair_of(job, tile, row);
   const float scale = job.x.scales[pair / job.products_per_x] * PanelSteps<kType>::kUnit;
-  float value = totals[0] * scale;
-  float second = kMatrices == 2 ? totals[kMatrices - 1] * scale : 0.0F;
-  if (job.bias != nullptr) {
-    const std::int64_t at = std::int64_t{tile.matrix} * job.out + out;
-    value += job.bias[at];
-    if constexpr (kMatrices == 2) second += job.second_bias[at];
-  }
-  if constexpr (kMatrices == 2) value = swiglu(value, second, job.swiglu_limit);
-  job.y[std::int64_t{pair} * job.out + out] = value;
+  job.y[std::int64_t{pair} * job.out + out] = expert_output<kType>(job, tile, out, scale, totals);
 }
 
 // panel_experts_wide.cu: tiles of kWideExpertRows rows.
@@ -116,5 +128,10 @@ void panel_experts_wide(DType dtype,
                         const ExpertsProduct& job,
                         std::int64_t num_tiles,
                         Stream stream);
+
+// panel_experts_wgmma.cu: types of can_use_wgmma(), tiles of up to tile_rows rows, 32 or 64, with
+// job.row_pieces.
+void panel_experts_wgmma(
+    DType dtype, const ExpertsProduct& job, std::int64_t num_tiles, int tile_rows, Stream stream);
 
 }  // namespace graft::kernels::cuda

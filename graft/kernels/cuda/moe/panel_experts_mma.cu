@@ -12,7 +12,8 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/formats/panel_types.h"
-#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_wgmma.cuh"
 #include "graft/kernels/cuda/moe/panel_experts_job.cuh"
 
 namespace graft::kernels::cuda {
@@ -26,6 +27,8 @@ constexpr std::int64_t kBlocksPerSm = 8;
 constexpr std::int64_t kMaxPanelPairs = 8;  // of a thread block
 // From this many pairs per expert on, tiles of 32 rows are filled well enough.
 constexpr std::int64_t kMinWidePairs = 12;
+// Up to here tiles of 32 rows hold those of most experts.
+constexpr std::int64_t kMaxShortPairs = 20;
 
 template <DType kType, int kMatrices>
 struct Shape {
@@ -134,6 +137,7 @@ __global__ void __launch_bounds__(kThreads)
   const int x_row = g < tile.count ? pair_of(job, tile, g) / job.products_per_x : 0;
   int turn = 0;
   for (int pair = first_pair; pair < end_pair; ++pair) {
+    PieceSums<kType, 1, 1> pieces[kMatrices];
     float sums[kMatrices][1][1][4] = {};
     for (int c = 0; c < num_chunks; ++c, ++turn) {
       ring.wait(turn);
@@ -146,13 +150,21 @@ __global__ void __launch_bounds__(kThreads)
         for (int m = 0; m < kMatrices; ++m) {
           const PanelStep<kType> one[1] = {
               Chunks::load(job, buffer + m * Steps::kChunkBytes, step, g, t)};
-          multiply_step<kType>(
-              one, t, [&](int b, int) { return x.values[b]; }, [&](int) { return x.sums; },
-              sums[m]);
+          pieces[m].add(
+              one, i, t, [&](int b, int) { return x.values[b]; }, [&](int) { return x.sums; });
+          if (Steps::kIsSuper && i == Steps::kChunkSteps - 1) {
+            pieces[m].finish(one, Steps::kChunkSteps);
+            pieces[m].move_to(sums[m]);
+          }
         }
       }
       __syncwarp();
       fill_next();
+    }
+    if constexpr (!Steps::kIsSuper) {
+      GRAFT_UNROLL
+      for (int m = 0; m < kMatrices; ++m)
+        pieces[m].move_to(sums[m]);
     }
     // Two buffers: the parts of the pair before may still be read.
     float* own = parts + (pair - first_pair) % 2 * S::kParts;
@@ -196,12 +208,28 @@ constexpr auto kTable = panel_type_table<Variants>([](auto type) {
   return Variants{launch_experts<kType, 1>, launch_experts<kType, 2>};
 });
 
+bool is_wide(const PanelExpertsJob& job, std::int64_t pairs) {
+  return pairs >= kMinWidePairs * job.num_matrices;
+}
+
+bool uses_wgmma(const PanelExpertsJob& job, std::int64_t pairs) {
+  return is_wide(job, pairs) && has_panel_experts_wgmma(job);
+}
+
+// Rows of a tile: as many as most experts have, so that their weights are read once.
+int tile_rows_of(const PanelExpertsJob& job, std::int64_t pairs) {
+  if (!is_wide(job, pairs)) return kPanelTileRows;
+  const bool is_tall = uses_wgmma(job, pairs) && pairs > kMaxShortPairs * job.num_matrices;
+  return is_tall ? 2 * kWideExpertRows : kWideExpertRows;
+}
+
 // Arrays in scratch memory.
 struct Scratch {
-  PanelRows x;               // of routed.x
-  float* inner = nullptr;    // [pairs, intermediate]
-  PanelRows inner_rows;      // the same as panel rows
-  float* results = nullptr;  // [pairs, hidden]
+  PanelRows x;                 // of routed.x
+  float* inner = nullptr;      // [pairs, intermediate]
+  PanelRows inner_rows;        // the same as panel rows
+  void* row_pieces = nullptr;  // of x, then of inner_rows
+  float* results = nullptr;    // [pairs, hidden]
   PairGroups groups;
   std::size_t bytes = 0;
 };
@@ -222,6 +250,10 @@ Scratch scratch_at(const PanelExpertsJob& job, std::int64_t rows, void* memory) 
   s.inner_rows =
       panel_rows_at(allocate(panel_rows_bytes(pairs, job.intermediate)), pairs, job.intermediate);
   s.results = static_cast<float*>(allocate(words(pairs * job.hidden)));
+  if (uses_wgmma(job, pairs)) {
+    s.row_pieces = allocate(
+        std::max(row_pieces_bytes(rows, job.hidden), row_pieces_bytes(pairs, job.intermediate)));
+  }
   s.groups.counts = static_cast<std::int32_t*>(allocate(words(job.num_matrices)));
   s.groups.order = static_cast<std::int32_t*>(allocate(words(pairs)));
   const std::int64_t tiles = max_row_tiles(pairs, job.num_matrices, kPanelTileRows);
@@ -248,6 +280,10 @@ bool has_panel_experts_mma(const PanelExpertsJob& job) {
          has_panels(job.down.dtype) && has_panel_gemm();
 }
 
+bool has_panel_experts_wgmma(const PanelExpertsJob& job) {
+  return can_use_wgmma(job.gate.dtype) && can_use_wgmma(job.down.dtype);
+}
+
 std::size_t panel_experts_mma_bytes(const PanelExpertsJob& job, std::int64_t rows) {
   return scratch_at(job, rows, nullptr).bytes;
 }
@@ -262,11 +298,11 @@ void panel_experts_mma(const PanelExpertsJob& job,
               "gate and up differ");
   const Scratch s = scratch_at(job, routed.rows, scratch);
   const std::int64_t pairs = routed.rows * job.top_k;
-  const bool is_wide = pairs >= kMinWidePairs * job.num_matrices;
-  const int tile_rows = is_wide ? kWideExpertRows : kPanelTileRows;
+  const int tile_rows = tile_rows_of(job, pairs);
+  const bool has_wide_tiles = is_wide(job, pairs);
   std::int64_t num_tiles = pairs;
   RowTiles tiles = {};
-  if (is_wide || routed.rows > kMaxPairwiseTokens) {
+  if (has_wide_tiles || routed.rows > kMaxPairwiseTokens) {
     num_tiles = max_row_tiles(pairs, job.num_matrices, tile_rows);
     group_pairs(routed.expert_ids, pairs, job.num_matrices, tile_rows, s.groups, stream);
     tiles = {.tiles = s.groups.tiles, .count = num_tiles, .row_ids = s.groups.order};
@@ -278,7 +314,12 @@ void panel_experts_mma(const PanelExpertsJob& job,
     one.tiles = tiles;
     one.matrix_ids = routed.expert_ids;
     one.panel_pairs = job.panel_pairs;
-    if (is_wide) return panel_experts_wide(matrices.dtype, one, num_tiles, stream);
+    if (s.row_pieces != nullptr) {
+      one.row_pieces = static_cast<const unsigned char*>(s.row_pieces);
+      to_row_pieces(one.x, std::int64_t{one.num_blocks} * kPanelBlockCols, s.row_pieces, stream);
+      return panel_experts_wgmma(matrices.dtype, one, num_tiles, tile_rows, stream);
+    }
+    if (has_wide_tiles) return panel_experts_wide(matrices.dtype, one, num_tiles, stream);
     kTable[static_cast<std::size_t>(matrices.dtype)][variant](one, num_tiles, stream);
   };
   ExpertsProduct gate_up = product_of(job.gate, job.intermediate, job.hidden);
@@ -289,6 +330,7 @@ void panel_experts_mma(const PanelExpertsJob& job,
   gate_up.bias = job.epilogue.gate_bias;
   gate_up.second_bias = job.epilogue.up_bias;
   gate_up.swiglu_limit = job.epilogue.swiglu_limit;
+  gate_up.limits_silu = job.epilogue.limits_silu;
   multiply(job.gate, 1, gate_up);
   to_panel_rows({s.inner, job.intermediate}, s.inner_rows, job.intermediate, stream);
   ExpertsProduct down = product_of(job.down, job.hidden, job.intermediate);

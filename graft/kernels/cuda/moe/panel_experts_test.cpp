@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_gemm.h"
 #include "graft/kernels/cuda/moe/panel_experts_mma.h"
 #include "graft/testing/cuda/panels.h"
 
@@ -126,21 +126,23 @@ TEST_F(PanelExperts, BiasesAndClampedActivation) {
   const DeviceArray<float> gate_bias(Random(67).floats(kNumExperts * kInner));
   const DeviceArray<float> up_bias(Random(68).floats(kNumExperts * kInner));
   const DeviceArray<float> down_bias(Random(69).floats(kNumExperts * kHidden));
-  PanelExpertsCase weights(DType::MXFP4);
-  weights.epilogue = {.gate_bias = gate_bias.get(),
-                      .up_bias = up_bias.get(),
-                      .down_bias = down_bias.get(),
-                      .swiglu_limit = 0.7F};
-  for (const std::int64_t rows : {1, 9, 100}) {
-    const RoutedCase test(rows);
-    const Floats want = weights.expected(test);
-    const DeviceArray<std::byte> scratch(panel_experts_bytes(weights.job(), rows));
-    panel_experts(weights.job(), test.routed(), scratch.get(), nullptr);
-    EXPECT_LT(relative_error(test.y.download(), want), 1e-5) << rows << " rows";
-    if (!has_panel_gemm()) continue;
-    const DeviceArray<std::byte> mma_scratch(panel_experts_mma_bytes(weights.job(), rows));
-    panel_experts_mma(weights.job(), test.routed(), nullptr, mma_scratch.get(), nullptr);
-    EXPECT_LT(relative_error(test.y.download(), want), 4e-3) << rows << " rows";
+  for (const DType type : {DType::MXFP4, DType::Q4_K}) {
+    PanelExpertsCase weights(type);
+    weights.epilogue = {.gate_bias = gate_bias.get(),
+                        .up_bias = up_bias.get(),
+                        .down_bias = down_bias.get(),
+                        .swiglu_limit = 0.7F};
+    for (const std::int64_t rows : {1, 9, 100}) {
+      const RoutedCase test(rows);
+      const Floats want = weights.expected(test);
+      const DeviceArray<std::byte> scratch(panel_experts_bytes(weights.job(), rows));
+      panel_experts(weights.job(), test.routed(), scratch.get(), nullptr);
+      EXPECT_LT(relative_error(test.y.download(), want), 1e-5) << name(type) << ", " << rows;
+      if (!has_panel_gemm()) continue;
+      const DeviceArray<std::byte> mma_scratch(panel_experts_mma_bytes(weights.job(), rows));
+      panel_experts_mma(weights.job(), test.routed(), nullptr, mma_scratch.get(), nullptr);
+      EXPECT_LT(relative_error(test.y.download(), want), 4e-3) << name(type) << ", " << rows;
+    }
   }
 }
 
@@ -193,22 +195,26 @@ TEST_F(PanelExperts, PanelsOfAThreadBlockDoNotChangeBits) {
   }
 }
 
+// Tiles of 64 rows (with super-blocks) or 32, beside one pair and tiles of 8 and 32 rows.
 TEST_F(PanelExperts, ARowsBitsDoNotDependOnTheBatch) {
   if (!has_panel_gemm()) GTEST_SKIP() << "needs sm_90";
-  const PanelExpertsCase weights(DType::Q4_K);
-  const RoutedCase test(150);  // tiles of 32 rows
-  const Floats together = multiply_mma(weights, test.routed(), Floats(150 * kHidden));
-  for (const std::int64_t count : {1, 4, 12, 40}) {  // one pair, tiles of 8 and of 32 rows
-    for (const std::int64_t row : {0, 11, 109}) {
-      RoutedRows some = test.routed();
-      some.rows = count;
-      some.x.data += row * kHidden;
-      some.expert_ids += row * kTopK;
-      some.weights += row * kTopK;
-      const auto want = together.begin() + row * kHidden;
-      EXPECT_EQ(multiply_mma(weights, some, Floats(static_cast<std::size_t>(count * kHidden))),
-                Floats(want, want + count * kHidden))
-          << "rows from " << row << ", " << count;
+  for (const DType type : {DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K,
+                           DType::IQ4_XS, DType::Q8_0}) {
+    const PanelExpertsCase weights(type);
+    const RoutedCase test(150);
+    const Floats together = multiply_mma(weights, test.routed(), Floats(150 * kHidden));
+    for (const std::int64_t count : {1, 4, 12, 40}) {
+      for (const std::int64_t row : {0, 11, 109}) {
+        RoutedRows some = test.routed();
+        some.rows = count;
+        some.x.data += row * kHidden;
+        some.expert_ids += row * kTopK;
+        some.weights += row * kTopK;
+        const auto want = together.begin() + row * kHidden;
+        EXPECT_EQ(multiply_mma(weights, some, Floats(static_cast<std::size_t>(count * kHidden))),
+                  Floats(want, want + count * kHidden))
+            << name(type) << ", rows from " << row << ", " << count;
+      }
     }
   }
 }

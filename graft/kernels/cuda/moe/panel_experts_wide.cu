@@ -8,7 +8,7 @@
 #include <array>
 
 #include "graft/kernels/cuda/formats/panel_types.h"
-#include "graft/kernels/cuda/linear/panel_x_ring.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_x_ring.cuh"
 #include "graft/kernels/cuda/moe/panel_experts_job.cuh"
 
 namespace graft::kernels::cuda {
@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   GRAFT_UNROLL
   for (int i = 0; i < kWideTiles; ++i)
     is_odd[i] = x_rows[i * kPanelTileRows + g] % 2;
+  PieceSums<kType, kWidePanels, kWideTiles> piece;
   LaneSums sums = {};
   LaneSums totals = {};
   for (int quarter = 0; quarter < kPanelQuarters; ++quarter) {
@@ -156,21 +157,27 @@ __global__ void __launch_bounds__(kWideThreads, 2)
       const PanelStep<kType> steps[kWidePanels] = {
           Chunks::load(job, chunk, step, g, t),
           Chunks::load(job, chunk + Steps::kChunkBytes, step, g, t)};
-      multiply_step<kType>(
-          steps, t,
-          [&](int b, int i) {
-            return *reinterpret_cast<const uint4*>(
-                rows + (i * kPanelTileRows + g) * kPanelRowBytes + (b ^ is_odd[i]) * 64 + t * 16);
-          },
-          [&](int i) {
-            return *reinterpret_cast<const uint2*>(rows + kWideExpertRows * kPanelRowBytes +
-                                                   (i * kPanelTileRows + g) * kPanelSumBytes +
-                                                   t * 8);
-          },
-          sums);
+      const auto x_of = [&](int b, int i) {
+        return *reinterpret_cast<const uint4*>(rows + (i * kPanelTileRows + g) * kPanelRowBytes +
+                                               (b ^ is_odd[i]) * 64 + t * 16);
+      };
+      const auto x_sums_of = [&](int i) {
+        return *reinterpret_cast<const uint2*>(rows + kWideExpertRows * kPanelRowBytes +
+                                               (i * kPanelTileRows + g) * kPanelSumBytes + t * 8);
+      };
+      const bool is_second = Steps::kIsSuper && step % 2 == 1;
+      if (is_second)
+        piece.add(steps, 1, t, x_of, x_sums_of);
+      else
+        piece.add(steps, 0, t, x_of, x_sums_of);
+      if (is_second) {
+        piece.finish(steps, 2);
+        piece.move_to(sums);
+      }
       x.release(step, warp == 0);
       if (step % Steps::kChunkSteps == Steps::kChunkSteps - 1) fill(k + S::kDepth);
     }
+    if constexpr (!Steps::kIsSuper) piece.move_to(sums);
     move_sums(sums, totals);
   }
   __syncthreads();  // the buffers are not used any more

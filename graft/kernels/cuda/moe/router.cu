@@ -67,7 +67,7 @@ struct WarpTopK {
   }
 };
 
-// values[n]: logit of expert n * 32 + lane on input, its softmax or sigmoid score on output.
+// values[n]: logit of expert n * 32 + lane on input, its score on output.
 template <int kExpertsPerLane>
 __device__ void compute_scores(const RouterShape& shape,
                                int count,
@@ -77,6 +77,12 @@ __device__ void compute_scores(const RouterShape& shape,
     GRAFT_UNROLL
     for (float& value : values)
       value = 1.0F / (1.0F + expf(-value));
+    return;
+  }
+  if (shape.scoring == RouterScoring::SqrtSoftplus) {
+    GRAFT_UNROLL
+    for (float& value : values)
+      value = sqrtf(fmaxf(value, 0.0F) + log1pf(expf(-fabsf(value))));
     return;
   }
   float max = -INFINITY;
@@ -130,35 +136,21 @@ __device__ void select_groups(const RouterShape& shape, const RouterShared& shar
   __syncwarp();
 }
 
-// One warp per row.
+// Selects by the scores: chosen[top_k] are the experts with the highest scores + bias, of the best
+// groups.
 template <int kExpertsPerLane>
-__global__ void route_kernel(RouterShape shape,
-                             const float* scores,
-                             const float* bias,
-                             std::int32_t* expert_ids,
-                             float* weights) {
-  begin_kernel();
-  const std::int64_t row = blockIdx.x;
-  const auto lane = static_cast<int>(threadIdx.x);
+__device__ void select_experts(const RouterShape& shape,
+                               const float (&values)[kExpertsPerLane],
+                               const float* bias,
+                               const RouterShared& shared,
+                               int lane) {
   const auto count = static_cast<int>(shape.num_experts);
-  const auto top_k = static_cast<int>(shape.top_k);
-  const RouterShared shared = RouterShared::at(shape, dynamic_shared<float>());
-  float values[kExpertsPerLane];
-  float biases[kExpertsPerLane] = {};
-  GRAFT_UNROLL
-  for (int n = 0; n < kExpertsPerLane; ++n) {
-    const int i = n * kWarpSize + lane;
-    values[n] = i < count ? scores[row * shape.num_experts + i] : -INFINITY;
-    if (bias != nullptr && i < count) biases[n] = bias[i];
-  }
-  compute_scores(shape, count, lane, values);
   const bool has_groups = shape.method != RouterMethod::Greedy;
   float choice[kExpertsPerLane];
   GRAFT_UNROLL
   for (int n = 0; n < kExpertsPerLane; ++n) {
     const int i = n * kWarpSize + lane;
-    choice[n] = __fadd_rn(values[n], biases[n]);
-    if (i < count) shared.scores[i] = values[n];
+    choice[n] = __fadd_rn(values[n], bias != nullptr && i < count ? bias[i] : 0.0F);
     if (has_groups && i < count) shared.choice[i] = choice[n];
   }
   __syncwarp();
@@ -175,14 +167,48 @@ __global__ void route_kernel(RouterShape shape,
     if (has_groups && exists && shared.kept[i / size] == 0) choice[n] = masked;
     experts.set(n, choice[n], i, exists);
   }
-  float sum = 0.0F;
-  for (int k = 0; k < top_k; ++k) {
+  for (int k = 0; k < static_cast<int>(shape.top_k); ++k) {
     const int best = experts.pop_max();
-    sum += shared.scores[best];
     if (lane == 0) shared.chosen[k] = best;
   }
-  const float divisor = shape.normalize ? sum + kSumEpsilon : 1.0F;
+}
+
+// One warp per row.
+template <int kExpertsPerLane>
+__global__ void route_kernel(RouterShape shape,
+                             const float* scores,
+                             RouterChoice choice,
+                             std::int32_t* expert_ids,
+                             float* weights) {
+  begin_kernel();
+  const std::int64_t row = blockIdx.x;
+  const auto lane = static_cast<int>(threadIdx.x);
+  const auto count = static_cast<int>(shape.num_experts);
+  const auto top_k = static_cast<int>(shape.top_k);
+  const RouterShared shared = RouterShared::at(shape, dynamic_shared<float>());
+  float values[kExpertsPerLane];
+  GRAFT_UNROLL
+  for (int n = 0; n < kExpertsPerLane; ++n) {
+    const int i = n * kWarpSize + lane;
+    values[n] = i < count ? scores[row * shape.num_experts + i] : -INFINITY;
+  }
+  compute_scores(shape, count, lane, values);
+  GRAFT_UNROLL
+  for (int n = 0; n < kExpertsPerLane; ++n) {
+    const int i = n * kWarpSize + lane;
+    if (i < count) shared.scores[i] = values[n];
+  }
+  if (choice.table == nullptr) {
+    select_experts<kExpertsPerLane>(shape, values, choice.bias, shared, lane);
+  } else {
+    for (int k = lane; k < top_k; k += kWarpSize)
+      shared.chosen[k] = choice.table[choice.token_ids[row] * shape.top_k + k];
+  }
   __syncwarp();
+  float sum = 0.0F;
+  for (int k = 0; k < top_k; ++k)
+    sum += shared.scores[shared.chosen[k]];
+  const float divisor = shape.normalize ? sum + kSumEpsilon : 1.0F;
   for (int k = lane; k < top_k; k += kWarpSize) {
     const std::int64_t index = row * shape.top_k + k;
     expert_ids[index] = shared.chosen[k];
@@ -193,21 +219,21 @@ __global__ void route_kernel(RouterShape shape,
 template <int kExpertsPerLane>
 void launch_route(const RouterShape& shape,
                   const float* scores,
-                  const float* bias,
+                  const RouterChoice& choice,
                   std::int64_t rows,
                   std::int32_t* expert_ids,
                   float* weights,
                   Stream stream) {
   launch("route", route_kernel<kExpertsPerLane>,
          {static_cast<unsigned>(rows), kWarpSize, RouterShared::bytes(shape)}, stream, shape,
-         scores, bias, expert_ids, weights);
+         scores, choice, expert_ids, weights);
 }
 
 }  // namespace
 
 void route(const RouterShape& shape,
            const float* scores,
-           const float* bias,
+           const RouterChoice& choice,
            std::int64_t rows,
            std::int32_t* expert_ids,
            float* weights,
@@ -223,7 +249,7 @@ void route(const RouterShape& shape,
                         : per_lane <= 8  ? launch_route<8>
                         : per_lane <= 16 ? launch_route<16>
                                          : launch_route<32>;
-  function(shape, scores, bias, rows, expert_ids, weights, stream);
+  function(shape, scores, choice, rows, expert_ids, weights, stream);
 }
 
 }  // namespace graft::kernels::cuda

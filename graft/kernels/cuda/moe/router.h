@@ -21,11 +21,19 @@ struct RouterShape {
   float scaling_factor = 1.0F;
 };
 
-// scores[rows, num_experts] f32: router logits. bias[num_experts] is added for the selection only;
-// null: none. Out: expert_ids and weights [rows, top_k], best first.
+// What selects the experts of a row beside its scores.
+struct RouterChoice {
+  const float* bias = nullptr;  // [num_experts], added for the selection only; null: none
+  // The experts of every token, which the scores then only weight; null: the scores select.
+  const std::int32_t* table = nullptr;      // [vocab, top_k]
+  const std::int32_t* token_ids = nullptr;  // [rows], with a table
+};
+
+// scores[rows, num_experts] f32: router logits. Out: expert_ids and weights [rows, top_k], best
+// first, or in the order of the table.
 void route(const RouterShape& shape,
            const float* scores,
-           const float* bias,
+           const RouterChoice& choice,
            std::int64_t rows,
            std::int32_t* expert_ids,
            float* weights,

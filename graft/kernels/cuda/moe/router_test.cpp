@@ -28,13 +28,17 @@ std::vector<std::size_t> top_indices(const Floats& values, std::int64_t count) {
   return order;
 }
 
+double score_of(RouterScoring scoring, double logit, double max) {
+  if (scoring == RouterScoring::Sigmoid) return 1 / (1 + std::exp(-logit));
+  if (scoring == RouterScoring::SqrtSoftplus) return std::sqrt(std::log1p(std::exp(logit)));
+  return std::exp(logit - max);
+}
+
 Floats compute_scores(const RouterShape& shape, Floats row) {
   double sum = 0;
-  const float max = *std::ranges::max_element(row);
+  const double max = *std::ranges::max_element(row);
   for (float& value : row) {
-    value = static_cast<float>(shape.scoring == RouterScoring::Sigmoid
-                                   ? 1 / (1 + std::exp(-static_cast<double>(value)))
-                                   : std::exp(static_cast<double>(value - max)));
+    value = static_cast<float>(score_of(shape.scoring, value, max));
     sum += value;
   }
   if (shape.scoring == RouterScoring::Softmax) {
@@ -96,14 +100,15 @@ void expect_matches_reference(const RouterShape& shape, const Floats& scores, co
   const DeviceArray<float> bias_data(bias);
   const DeviceArray<std::int32_t> ids(want.ids.size());
   const DeviceArray<float> weights(want.weights.size());
-  route(shape, score_data.get(), bias.empty() ? nullptr : bias_data.get(), rows, ids.get(),
-        weights.get(), nullptr);
+  route(shape, score_data.get(), {.bias = bias.empty() ? nullptr : bias_data.get()}, rows,
+        ids.get(), weights.get(), nullptr);
   EXPECT_EQ(ids.download(), want.ids);
   EXPECT_LT(relative_error(weights.download(), want.weights), 1e-6);
 }
 
 TEST_F(RouterKernels, EveryScoringAndMethod) {
-  for (const RouterScoring scoring : {RouterScoring::Softmax, RouterScoring::Sigmoid}) {
+  for (const RouterScoring scoring :
+       {RouterScoring::Softmax, RouterScoring::Sigmoid, RouterScoring::SqrtSoftplus}) {
     for (const RouterMethod method :
          {RouterMethod::Greedy, RouterMethod::GroupLimitedGreedy, RouterMethod::NoauxTc}) {
       for (const bool normalize : {false, true}) {
@@ -141,14 +146,51 @@ TEST_F(RouterKernels, OddSizes) {
   }
 }
 
+// The table selects, the scores weight.
+TEST_F(RouterKernels, TableOfTokens) {
+  for (const bool normalize : {false, true}) {
+    const RouterShape shape = {.num_experts = 70,
+                               .top_k = 3,
+                               .scoring = RouterScoring::SqrtSoftplus,
+                               .normalize = normalize,
+                               .scaling_factor = 1.5F};
+    const Floats scores = Random(47).floats(4 * 70, 30.0F);
+    const std::vector<std::int32_t> experts = {5, 69, 0, 7, 7, 1, 33, 32, 31};
+    const std::vector<std::int32_t> token_ids = {2, 0, 1, 2};
+    Routes want;
+    for (std::size_t row = 0; row < token_ids.size(); ++row) {
+      const auto begin = scores.begin() + static_cast<std::ptrdiff_t>(row) * 70;
+      const Floats values = compute_scores(shape, {begin, begin + 70});
+      const std::int32_t* own = experts.data() + 3 * token_ids[row];
+      double sum = 0;
+      for (int k = 0; k < 3; ++k)
+        sum += values[static_cast<std::size_t>(own[k])];
+      for (int k = 0; k < 3; ++k) {
+        want.ids.push_back(own[k]);
+        want.weights.push_back(static_cast<float>(values[static_cast<std::size_t>(own[k])] * 1.5 /
+                                                  (normalize ? sum : 1.0)));
+      }
+    }
+    const DeviceArray<float> score_data(scores);
+    const DeviceArray<std::int32_t> table(experts);
+    const DeviceArray<std::int32_t> tokens(token_ids);
+    const DeviceArray<std::int32_t> ids(want.ids.size());
+    const DeviceArray<float> weights(want.weights.size());
+    route(shape, score_data.get(), {.table = table.get(), .token_ids = tokens.get()}, 4, ids.get(),
+          weights.get(), nullptr);
+    EXPECT_EQ(ids.download(), want.ids);
+    EXPECT_LT(relative_error(weights.download(), want.weights), 1e-6);
+  }
+}
+
 // NaN scores still select valid experts, each once.
 TEST_F(RouterKernels, NanScores) {
   const std::int64_t experts = 40;
   const DeviceArray<float> scores(static_cast<std::size_t>(experts));  // NaN
   const DeviceArray<std::int32_t> ids(static_cast<std::size_t>(experts));
   const DeviceArray<float> weights(static_cast<std::size_t>(experts));
-  route({.num_experts = experts, .top_k = experts}, scores.get(), nullptr, 1, ids.get(),
-        weights.get(), nullptr);
+  route({.num_experts = experts, .top_k = experts}, scores.get(), {}, 1, ids.get(), weights.get(),
+        nullptr);
   std::vector<std::int32_t> want(static_cast<std::size_t>(experts));
   std::iota(want.begin(), want.end(), 0);
   EXPECT_EQ(ids.download(), want);

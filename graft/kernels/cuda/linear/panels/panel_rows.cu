@@ -1,4 +1,4 @@
-#include "graft/kernels/cuda/linear/panel_rows.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_rows.cuh"
 
 #include <cooperative_groups.h>
 

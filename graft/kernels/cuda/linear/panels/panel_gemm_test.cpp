@@ -1,4 +1,4 @@
-#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_gemm.h"
 
 #include <array>
 #include <span>
@@ -52,7 +52,7 @@ class PanelGemm : public testing::GpuTest {
 };
 
 void run(DType type, std::int64_t cols, std::span<const PanelMatrix> matrices, const RowsCase& x) {
-  const DeviceArray<std::byte> scratch(panel_gemm_bytes(cols, matrices, x.panel_rows) + 1);
+  const DeviceArray<std::byte> scratch(panel_gemm_bytes(type, cols, matrices, x.panel_rows) + 1);
   panel_gemm(type, cols, matrices, x.panel_rows, scratch.get(), nullptr);
 }
 
@@ -146,8 +146,8 @@ TEST_F(PanelGemm, MultipliesSeveralMatrices) {
 }
 
 // Shapes for which every kernel is chosen: all units of a row in one thread block, in several
-// slices, and with quarters of one and two segments; outputs for the variants of the kernel for
-// many rows.
+// slices, and with quarters of one and two segments; outputs for the variants of the kernels for
+// many rows; all types of panel_gemm_wgmma.cu.
 TEST_F(PanelGemm, ARowsBitsDoNotDependOnTheBatch) {
   struct Shape {
     DType type;
@@ -156,7 +156,10 @@ TEST_F(PanelGemm, ARowsBitsDoNotDependOnTheBatch) {
   };
   for (const Shape& shape : {Shape{DType::Q4_K, 320, 2048}, Shape{DType::Q6_K, 320, 2048},
                              Shape{DType::Q8_0, 320, 2080}, Shape{DType::Q4_K, 24000, 768},
-                             Shape{DType::Q5_0, 320, 7168}, Shape{DType::Q4_K, 512, 14336}}) {
+                             Shape{DType::Q5_0, 320, 7168}, Shape{DType::Q4_K, 512, 14336},
+                             Shape{DType::Q4_K, 36000, 1536}, Shape{DType::Q6_K, 20008, 4096},
+                             Shape{DType::Q5_K, 8192, 14336}, Shape{DType::Q2_K, 20000, 2048},
+                             Shape{DType::Q3_K, 6144, 4096}, Shape{DType::IQ4_XS, 20000, 4096}}) {
     const PanelStackCase weights(shape.type, 1, shape.out, shape.cols, 77);
     const RowsCase many(256, weights.cols);
     const Floats values = many.x.download();

@@ -1,15 +1,21 @@
-#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_gemm.h"
 
 #include <algorithm>
 
 #include "graft/base/check.h"
-#include "graft/kernels/cuda/linear/panel_gemm_job.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_gemm_job.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_wgmma.cuh"
 
 namespace graft::kernels::cuda {
 namespace {
 
 bool uses_few(const PanelOrder& order, std::int64_t rows) {
   return rows <= kMaxFewRows && can_use_few(order);
+}
+
+bool uses_wgmma(DType dtype, const PanelGemmJob& job) {
+  return !uses_few(job.order, job.x.rows) && can_use_wgmma(dtype) &&
+         wgmma_time(job) < wide_time(job);
 }
 
 PanelGemmJob job_of(std::int64_t in, std::span<const PanelMatrix> matrices, const PanelRows& x) {
@@ -42,10 +48,12 @@ bool has_panel_gemm() {
          max_shared_bytes() >= std::max(max_few_shared_bytes(), max_wide_shared_bytes()) + kStatic;
 }
 
-std::size_t panel_gemm_bytes(std::int64_t in,
+std::size_t panel_gemm_bytes(DType dtype,
+                             std::int64_t in,
                              std::span<const PanelMatrix> matrices,
                              const PanelRows& x) {
-  return entries_bytes(job_of(in, matrices, x));
+  const PanelGemmJob job = job_of(in, matrices, x);
+  return uses_wgmma(dtype, job) ? core_rows_bytes(x.rows, in) : entries_bytes(job);
 }
 
 void panel_gemm(DType dtype,
@@ -61,6 +69,11 @@ void panel_gemm(DType dtype,
   PanelGemmJob job = job_of(in, matrices, x);
   if (job.num_panels == 0 || x.rows == 0) return;
   job.panel_bytes = packing::panel_bytes(format, in);
+  if (uses_wgmma(dtype, job)) {
+    to_core_rows(x, in, scratch, stream);
+    job.core_rows = static_cast<const unsigned char*>(scratch);
+    return panel_gemm_wgmma(dtype, job, stream);
+  }
   job.entries = static_cast<float*>(scratch);
   if (uses_few(job.order, x.rows))
     panel_gemm_few(dtype, job, stream);

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "graft/kernels/cuda/bulk_copy.cuh"
-#include "graft/kernels/cuda/linear/panel_rows.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_rows.cuh"
 
 namespace graft::kernels::cuda {
 

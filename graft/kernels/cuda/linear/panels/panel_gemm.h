@@ -1,7 +1,7 @@
 // y[rows, out] = x[rows, in] W[out, in]^T + bias for weights in panels, the packed layout of the
-// CPU (graft/packing/panel_layout.h), on tensor cores: the codes enter the products as they lie,
-// and scales are multiplied onto the sums of each block. For 1 to some hundred rows, where reading
-// the weights takes the time.
+// CPU (graft/packing/panel_layout.h), on tensor cores: codes, times the integer scale of their
+// group where there is one, enter the products, and other scales are multiplied onto the sums. For
+// 1 to some hundred rows.
 //
 // A row's bits depend neither on the other rows nor on the other matrices of the launch: the order
 // of additions depends only on `in` (PanelOrder).
@@ -13,7 +13,7 @@
 #include <span>
 
 #include "graft/kernels/cuda/formats/pack_panels.h"
-#include "graft/kernels/cuda/linear/panel_rows.h"
+#include "graft/kernels/cuda/linear/panels/panel_rows.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {
@@ -29,8 +29,10 @@ struct PanelMatrix {
 };
 inline constexpr std::size_t kMaxPanelMatrices = 4;
 
-// Scratch bytes of panel_gemm(), for sums of thread blocks that share the columns.
-std::size_t panel_gemm_bytes(std::int64_t in,
+// Scratch bytes of panel_gemm(): x in another order, or sums of thread blocks that share the
+// columns.
+std::size_t panel_gemm_bytes(DType dtype,
+                             std::int64_t in,
                              std::span<const PanelMatrix> matrices,
                              const PanelRows& x);
 // Up to kMaxPanelMatrices matrices of one type with has_panels() and of equal `in`, times all rows

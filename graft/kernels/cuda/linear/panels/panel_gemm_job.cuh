@@ -4,8 +4,8 @@
 #pragma once
 
 #include "graft/kernels/cuda/bulk_copy.cuh"
-#include "graft/kernels/cuda/linear/panel_gemm.h"
-#include "graft/kernels/cuda/linear/panel_step.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_step.cuh"
 
 namespace graft::kernels::cuda {
 
@@ -24,7 +24,8 @@ struct PanelGemmJob {
   PanelOrder order = {};
   int slices = 1;  // thread blocks that share the columns
   PanelRows x;
-  float* entries = nullptr;  // with slices > 1: [entry][row][16 num_panels]
+  float* entries = nullptr;                  // with slices > 1: [entry][row][16 num_panels]
+  const unsigned char* core_rows = nullptr;  // x for panel_gemm_wgmma(): core_rows.cuh
 };
 
 // A slice writes whole quarters or, if there are more slices than quarters, segments.
@@ -68,6 +69,21 @@ class PanelOutput {
     if (y_ == nullptr) return;
     const float scale = scales_[row] * PanelSteps<kType>::kUnit;
     y_[row * stride_] = __fmaf_rn(total, scale, bias_);
+  }
+  // Of an even output and the next one.
+  static __device__ void write_pair(const PanelOutput (&outputs)[2],
+                                    int row,
+                                    float first,
+                                    float second) {
+    const PanelOutput& even = outputs[0];
+    float* to = even.y_ + row * even.stride_;
+    if (outputs[1].y_ == nullptr || reinterpret_cast<std::uintptr_t>(to) % sizeof(float2) != 0) {
+      even.write(row, first);
+      return outputs[1].write(row, second);
+    }
+    const float scale = even.scales_[row] * PanelSteps<kType>::kUnit;
+    *reinterpret_cast<float2*>(to) = make_float2(__fmaf_rn(first, scale, even.bias_),
+                                                 __fmaf_rn(second, scale, outputs[1].bias_));
   }
 
  private:
@@ -123,8 +139,18 @@ void panel_gemm_few(DType dtype, const PanelGemmJob& job, Stream stream);
 std::size_t max_few_shared_bytes();
 bool has_few_kernel();
 
+// Estimates of the two kernels for many rows are in us for 4096 columns on an H200.
+inline double column_share(const PanelGemmJob& job) {
+  return job.order.num_steps * kPanelStepCols / 4096.0;
+}
+
+// panel_gemm_wgmma.cu: types of can_use_wgmma(), any number of rows, with job.core_rows.
+double wgmma_time(const PanelGemmJob& job);
+void panel_gemm_wgmma(DType dtype, const PanelGemmJob& job, Stream stream);
+
 // panel_gemm_wide.cu: any number of rows.
 int wide_slices(const PanelGemmJob& job);
+double wide_time(const PanelGemmJob& job);
 void panel_gemm_wide(DType dtype, const PanelGemmJob& job, Stream stream);
 std::size_t max_wide_shared_bytes();
 

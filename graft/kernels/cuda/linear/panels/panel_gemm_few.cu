@@ -15,7 +15,7 @@
 #include <array>
 
 #include "graft/kernels/cuda/formats/panel_types.h"
-#include "graft/kernels/cuda/linear/panel_gemm_job.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_gemm_job.cuh"
 
 namespace graft::kernels::cuda {
 namespace {
@@ -201,17 +201,19 @@ __global__ void __launch_bounds__(kFewThreads, 1)
   }
   const FewEnds ends = few_ends(job, slice);
   for (int k = 0; k < num_panels; ++k) {
-    float sums[1][kTiles][4] = {};
+    PieceSums<kType, 1, kTiles> piece;
     if (unit.count > 0) ring.wait(k);
     GRAFT_UNROLL
     for (int s = 0; s < kFewUnitSteps; ++s) {
       if (s >= unit.count) continue;
       const unsigned char* buffer = buffers + k % kFewDepth * S::kBuffer;
       const PanelStep<kType> step[1] = {PanelStep<kType>(unit.step_at(buffer, s), g, t)};
-      multiply_step<kType>(
-          step, t, [&](int b, int tile) { return x[s][b][tile]; },
-          [&](int tile) { return x_sums[s][tile]; }, sums);
+      piece.add(
+          step, s, t, [&](int b, int tile) { return x[s][b][tile]; },
+          [&](int tile) { return x_sums[s][tile]; });
+      if (s == unit.count - 1) piece.finish(step, unit.count);
     }
+    const auto& sums = piece.sums();
     __syncwarp();
     fill(k + kFewDepth);
     // [turn of a batch % 2][panel of the batch][warp][row][output]

@@ -1,5 +1,5 @@
-// From 17 rows on. The warps of a thread block share rows of x in shared memory; a warp multiplies
-// two panels with all of them, so that a load of x serves two products.
+// From 17 rows on, any type. The warps of a thread block share rows of x in shared memory; a warp
+// multiplies two panels with all of them, so that a load of x serves two products.
 //
 //     thread block   kPanelWarps x 2 panels, kTiles x 8 rows; kColumnWarps warps share the columns,
 //                    each with its own ring of x
@@ -14,8 +14,8 @@
 #include <limits>
 
 #include "graft/kernels/cuda/formats/panel_types.h"
-#include "graft/kernels/cuda/linear/panel_gemm_job.cuh"
-#include "graft/kernels/cuda/linear/panel_x_ring.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_gemm_job.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_x_ring.cuh"
 
 namespace graft::kernels::cuda {
 namespace {
@@ -211,7 +211,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
   if (panel_warp == 0) x.begin();
   WideTotals<S> totals(reinterpret_cast<float*>(memory + S::kRing + S::kX));
   WideSums<S> segment;
-  WideSums<S> unit;
+  PieceSums<S::kType, kWarpPanels, S::kTiles> unit;
   for (int i = 0; i < num_segments; ++i) {
     const int end = order.segment_step(first_segment + i + 1);
     for (int step = order.segment_step(first_segment + i); step < end; ++step) {
@@ -229,21 +229,26 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocks)
       };
       const PanelStep<S::kType> steps[kWarpPanels] = {PanelStep<S::kType>(at(0), g, t),
                                                       PanelStep<S::kType>(at(1), g, t)};
-      multiply_step<S::kType>(
-          steps, t,
-          [&](int b, int tile) {
-            return *reinterpret_cast<const uint4*>(
-                rows + (tile * kPanelTileRows + g) * kPanelRowBytes + (b ^ g % 2) * 64 + t * 16);
-          },
-          [&](int tile) {
-            return *reinterpret_cast<const uint2*>(rows + S::kRows * kPanelRowBytes +
-                                                   (tile * kPanelTileRows + g) * kPanelSumBytes +
-                                                   t * 8);
-          },
-          unit.at);
+      const auto x_of = [&](int b, int tile) {
+        return *reinterpret_cast<const uint4*>(rows + (tile * kPanelTileRows + g) * kPanelRowBytes +
+                                               (b ^ g % 2) * 64 + t * 16);
+      };
+      const auto x_sums_of = [&](int tile) {
+        return *reinterpret_cast<const uint2*>(rows + S::kRows * kPanelRowBytes +
+                                               (tile * kPanelTileRows + g) * kPanelSumBytes +
+                                               t * 8);
+      };
+      const bool is_second = (step + 1) % order.unit_steps == 0 && order.unit_steps == 2;
+      if (is_second)
+        unit.add(steps, 1, t, x_of, x_sums_of);
+      else
+        unit.add(steps, 0, t, x_of, x_sums_of);
       x.release(step, panel_warp == 0);
       if (half == Steps::kChunkSteps - 1) fill(k + S::kDepth);
-      if ((step + 1) % order.unit_steps == 0 || step + 1 == end) unit.move_to(segment);
+      if ((step + 1) % order.unit_steps == 0 || step + 1 == end) {
+        unit.finish(steps, is_second ? 2 : 1);
+        unit.move_to(segment.at);
+      }
     }
     totals.end_segment(segment, (i + 1) % (order.num_segments / kPanelQuarters) == 0);
   }
@@ -299,18 +304,20 @@ std::int64_t blocks_of(const VariantCost& cost, const PanelGemmJob& job) {
   return ceil_div(job.num_panels, cost.panels) * ceil_div(job.x.rows, cost.rows);
 }
 
-Variant choose(const PanelGemmJob& job) {
+struct Choice {
+  Variant variant = kNarrow;
+  std::int64_t time = std::numeric_limits<std::int64_t>::max();  // for 4096 columns
+};
+
+Choice choose(const PanelGemmJob& job) {
   static const int multiprocessors = num_multiprocessors();
-  auto best = kNarrow;
-  auto best_time = std::numeric_limits<std::int64_t>::max();
+  Choice best;
   for (const Variant variant : {kNarrow, kBroad, kTall}) {
     const VariantCost& cost = kCosts[variant];
     const bool is_short = job.order.num_segments == kPanelQuarters;
     if (variant == kTall && (job.x.rows <= kCosts[kBroad].rows || !is_short)) continue;
     const std::int64_t waves = ceil_div(blocks_of(cost, job), multiprocessors * cost.blocks);
-    if (waves * cost.wave >= best_time) continue;
-    best = variant;
-    best_time = waves * cost.wave;
+    if (waves * cost.wave < best.time) best = {.variant = variant, .time = waves * cost.wave};
   }
   return best;
 }
@@ -340,11 +347,17 @@ constexpr auto kWideTable = panel_type_table<std::array<Launch, kNumVariants>>([
 int wide_slices(const PanelGemmJob& job) {
   const bool is_long = job.order.num_segments > kPanelQuarters;
   const bool is_idle = 2 * blocks_of(kCosts[kNarrow], job) <= num_multiprocessors();
-  return is_long && is_idle && choose(job) == kNarrow ? 2 : 1;
+  return is_long && is_idle && choose(job).variant == kNarrow ? 2 : 1;
+}
+
+double wide_time(const PanelGemmJob& job) {
+  constexpr double kTwoSlices = 0.7;
+  const double share = column_share(job) * (wide_slices(job) == 2 ? kTwoSlices : 1.0);
+  return static_cast<double>(choose(job).time) * share;
 }
 
 void panel_gemm_wide(DType dtype, const PanelGemmJob& job, Stream stream) {
-  kWideTable[static_cast<std::size_t>(dtype)][choose(job)](job, stream);
+  kWideTable[static_cast<std::size_t>(dtype)][choose(job).variant](job, stream);
 }
 
 std::size_t max_wide_shared_bytes() {

@@ -6,15 +6,13 @@
 
 #include "graft/kernels/cuda/formats/panel_operands.cuh"
 #include "graft/kernels/cuda/launch.cuh"
-#include "graft/kernels/cuda/linear/panel_rows.h"
+#include "graft/kernels/cuda/linear/panels/panel_rows.h"
 #include "graft/kernels/cuda/linear/row_scale.cuh"
 
 namespace graft::kernels::cuda {
 
 inline constexpr int kPanelRowHalves = kPanelStepCols;  // values of a row per step
 inline constexpr int kPanelRowSums = 16;                // halves of sums of a row per step
-// The sums of 16 values up to 2^14, divided by this, fit F16.
-inline constexpr float kPanelSumUnit = 16.0F;
 
 // The values and the sums of a row in a step.
 __device__ inline Half* panel_values(const PanelRows& x, int step, int row) {

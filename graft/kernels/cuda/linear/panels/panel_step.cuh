@@ -4,7 +4,7 @@
 #pragma once
 
 #include "graft/kernels/cuda/formats/panel_operands.cuh"
-#include "graft/kernels/cuda/linear/panel_rows.cuh"
+#include "graft/kernels/cuda/linear/panels/panel_rows.cuh"
 
 namespace graft::kernels::cuda {
 
@@ -58,13 +58,11 @@ __device__ void multiply_step(const PanelStep<kType> (&panels)[kPanels],
   GRAFT_UNROLL
   for (int b = 0; b < kPanelStepBlocks; ++b) {
     std::uint32_t a[kPanels][2][4];
-    float scales[kPanels][Steps::kBlockGroups][2];
+    float scales[kPanels][2];
     GRAFT_UNROLL
     for (int p = 0; p < kPanels; ++p) {
       panels[p].operands(b, t, a[p]);
-      GRAFT_UNROLL
-      for (int i = 0; i < Steps::kBlockGroups; ++i)
-        panels[p].scales(b * Steps::kBlockGroups + i, scales[p][i]);
+      panels[p].scales(b, scales[p]);
     }
     GRAFT_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
@@ -73,28 +71,18 @@ __device__ void multiply_step(const PanelStep<kType> (&panels)[kPanels],
       for (int p = 0; p < kPanels; ++p) {
         float products[4];
         panel_mma(a[p][0], rows.x, rows.y, products);
-        if constexpr (Steps::kBlockGroups == 2) {
-          float upper[4];
-          panel_mma(a[p][1], rows.z, rows.w, upper);
-          add_scaled(scales[p][0], products, sums[p][tile]);
-          add_scaled(scales[p][1], upper, sums[p][tile]);
-        } else {
-          panel_mma_add(a[p][1], rows.z, rows.w, products);
-          add_scaled(scales[p][0], products, sums[p][tile]);
-        }
+        panel_mma_add(a[p][1], rows.z, rows.w, products);
+        add_scaled(scales[p], products, sums[p][tile]);
       }
     }
   }
   if constexpr (Steps::kNeedsSums) {
     std::uint32_t a[kPanels][4];
-    float factors[kPanels][2];
     GRAFT_UNROLL
-    for (int p = 0; p < kPanels; ++p) {
+    for (int p = 0; p < kPanels; ++p)
       panels[p].sums_operand(a[p]);
-      panels[p].sums_factors(factors[p]);
-      factors[p][0] *= kPanelSumUnit;
-      factors[p][1] *= kPanelSumUnit;
-    }
+    const float factor = -Steps::kMinFactor * kPanelSumUnit;
+    const float factors[2] = {factor, factor};
     GRAFT_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       const uint2 rows = x_sums(tile);
@@ -102,16 +90,126 @@ __device__ void multiply_step(const PanelStep<kType> (&panels)[kPanels],
       for (int p = 0; p < kPanels; ++p) {
         float products[4];
         panel_mma(a[p], rows.x, rows.y, products);
-        add_scaled(factors[p], products, sums[p][tile]);
+        add_scaled(factors, products, sums[p][tile]);
       }
     }
   }
 }
 
+// The sums of a piece of the columns, from 0. Of types with super-blocks a piece is one or both
+// steps of a chunk: the tensor cores add codes times integer scales, then come d and the mins.
+// Of other types it is any number of steps.
+template <DType kType, int kPanels, int kTiles>
+class PieceSums {
+ public:
+  using Steps = PanelSteps<kType>;
+  using Sums = float[kPanels][kTiles][4];
+
+  const __device__ Sums& sums() const { return sums_; }
+
+  // Adds a step; `index` is its number in the piece, a constant.
+  template <class X, class XSums>
+  __device__ void add(const PanelStep<kType> (&panels)[kPanels],
+                      int index,
+                      int t,
+                      const X& x,
+                      const XSums& x_sums) {
+    if constexpr (!Steps::kIsSuper) {
+      multiply_step<kType>(panels, t, x, x_sums, sums_);
+    } else {
+      GRAFT_UNROLL
+      for (int b = 0; b < kPanelStepBlocks; ++b)
+        add_block(panels, b, t, x);
+      if constexpr (Steps::kNeedsSums) {
+        GRAFT_UNROLL
+        for (int p = 0; p < kPanels; ++p)
+          panels[p].mins_operand(mins_[index][p]);
+        GRAFT_UNROLL
+        for (int tile = 0; tile < kTiles; ++tile)
+          x_sums_[index][tile] = x_sums(tile);
+      }
+    }
+  }
+
+  // After the last step, number count - 1, of which `panels` are.
+  __device__ void finish(const PanelStep<kType> (&panels)[kPanels], int count) {
+    if constexpr (Steps::kIsSuper) {
+      GRAFT_UNROLL
+      for (int p = 0; p < kPanels; ++p) {
+        float d[2];
+        panels[p].scales(0, d);
+        GRAFT_UNROLL
+        for (int tile = 0; tile < kTiles; ++tile) {
+          GRAFT_UNROLL
+          for (int i = 0; i < 4; ++i)
+            sums_[p][tile][i] = __fmul_rn(sums_[p][tile][i], d[i / 2]);  // not an fma
+          if constexpr (Steps::kNeedsSums) {
+            GRAFT_UNROLL
+            for (int step = 0; step < Steps::kChunkSteps; ++step) {
+              if (step >= count) continue;
+              const std::uint32_t(&mins)[2] = mins_[step][p];
+              const std::uint32_t a[4] = {mins[0], mins[1], mins[0], mins[1]};
+              const uint2 rows = x_sums_[step][tile];
+              panel_mma_add(a, rows.x, rows.y, sums_[p][tile]);
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // to += the sums, which become 0.
+  __device__ void move_to(Sums& to) {
+    GRAFT_UNROLL
+    for (int p = 0; p < kPanels; ++p) {
+      GRAFT_UNROLL
+      for (int tile = 0; tile < kTiles; ++tile) {
+        GRAFT_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          to[p][tile][i] += sums_[p][tile][i];
+          sums_[p][tile][i] = 0.0F;
+        }
+      }
+    }
+  }
+
+ private:
+  // Loads of x and products of several tiles are interleaved: each waits for the one before it.
+  static constexpr int kGroup = kTiles < 4 ? kTiles : 4;
+
+  template <class X>
+  __device__ void add_block(const PanelStep<kType> (&panels)[kPanels], int b, int t, const X& x) {
+    std::uint32_t a[kPanels][2][4];
+    GRAFT_UNROLL
+    for (int p = 0; p < kPanels; ++p)
+      panels[p].operands(b, t, a[p]);
+    GRAFT_UNROLL
+    for (int first = 0; first < kTiles; first += kGroup) {
+      uint4 rows[kGroup];
+      GRAFT_UNROLL
+      for (int i = 0; i < kGroup; ++i)
+        rows[i] = x(b, first + i);
+      GRAFT_UNROLL
+      for (int i = 0; i < kGroup * kPanels; ++i)
+        panel_mma_add(a[i % kPanels][0], rows[i / kPanels].x, rows[i / kPanels].y,
+                      sums_[i % kPanels][first + i / kPanels]);
+      GRAFT_UNROLL
+      for (int i = 0; i < kGroup * kPanels; ++i)
+        panel_mma_add(a[i % kPanels][1], rows[i / kPanels].z, rows[i / kPanels].w,
+                      sums_[i % kPanels][first + i / kPanels]);
+    }
+  }
+
+  static constexpr int kHeld = Steps::kIsSuper && Steps::kNeedsSums ? Steps::kChunkSteps : 1;
+  Sums sums_ = {};
+  std::uint32_t mins_[kHeld][kPanels][2];
+  uint2 x_sums_[kHeld][kTiles];
+};
+
 // The order of additions depends on the columns alone, so that a row's bits are the same in every
 // kernel and for any number of rows. Sums are nested, each from 0 in ascending order:
 //
-//     unit      1 or 2 steps, multiplied one after another
+//     unit      1 or 2 steps, multiplied one after another: a piece
 //     segment   sum of units
 //     quarter   sum of 1 or 2 segments
 //     total     sum of 4 quarters
