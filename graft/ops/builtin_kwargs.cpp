@@ -17,7 +17,7 @@ using Kind = Kwarg::Kind;
 // type.
 std::string cache_type_conflict(const Params& params, std::string_view value) {
   const auto* cache = std::get_if<KvCacheParams>(&params);
-  const std::optional<DType> dtype = dtype_from_name(value);
+  const std::optional<DType> dtype = cache_dtype(value);
   if (cache == nullptr || !dtype) return {};
   const std::int64_t head = cache->head_size == 0 ? cache->key_size : cache->head_size;
   const std::int64_t block = info(*dtype).block_elems;
@@ -77,8 +77,12 @@ const Kwarg& absorb_for_prefill_kwarg() {
   return kwarg;
 }
 
+std::optional<DType> cache_dtype(std::string_view word) {
+  return word == "fp8" ? DType::F8_E4M3 : dtype_from_name(word);
+}
+
 const Kwarg& cpu_cache_type_kwarg() {
-  static const Kwarg kwarg = cache_type({"f32", "f16", "bf16", "q8_0", "q4_0"});
+  static const Kwarg kwarg = cache_type({"f32", "f16", "bf16", "fp8", "q8_0", "q4_0"});
   return kwarg;
 }
 

@@ -4,7 +4,11 @@
 
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "graft/ops/kwargs.h"
+#include "graft/tensor/dtype.h"
 
 namespace graft::ops {
 
@@ -20,5 +24,9 @@ const Kwarg& block_tokens_kwarg();     // cpu.kv_cache, cuda.kv_cache
 const Kwarg& stream_from_kwarg();      // cuda.experts: tokens of a prefill pass
 const Kwarg& gpu_experts_kwarg();      // cuda.experts: copies of a layer in GPU memory
 const Kwarg& precision_kwarg();        // cuda.linear, cuda.experts, cuda.attention, cuda.mla
+
+// The type that `dtype` of a KV cache names: "fp8" is E4M3 without scales; values beyond 448 are
+// clamped.
+std::optional<DType> cache_dtype(std::string_view word);
 
 }  // namespace graft::ops

@@ -34,7 +34,7 @@ TEST(Kwargs, ValuesAreCheckedByKind) {
             "repack is 'maybe', expected true or false");
   EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "Q8_0", kNone), "");
   EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "q5_1", kNone),
-            "dtype is 'q5_1', expected f32, f16, bf16, q8_0 or q4_0");
+            "dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 or q4_0");
   EXPECT_EQ(value_problem(block_tokens_kwarg(), "-3", kNone),
             "block_tokens is '-3', expected an integer from 1 to 65536");
 }

@@ -50,8 +50,11 @@ std::unique_ptr<CompressorCore> Primitives::make_compressor(const CompressorPara
   return nullptr;
 }
 
-void Primitives::clamp(TensorView /*x*/, float /*low*/, float /*high*/, Pass& /*pass*/) {
-  GRAFT_CHECK(false, "this device cannot clamp");
+void Primitives::limited_silu_mul(TensorView /*gate*/,
+                                  TensorView /*up*/,
+                                  float /*limit*/,
+                                  Pass& /*pass*/) {
+  GRAFT_CHECK(false, "this device has no limited SiLU");
 }
 
 void Primitives::linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) {
@@ -79,9 +82,11 @@ void Primitives::norm_rope_store(const HeadStore& heads, Pass& pass) {
   for (const HeadSpan& span : heads.spans) {
     if (span.norm) norm_heads(*this, span, pass);
     if (span.rotates && heads.rope) {
-      heads.rope->forward(
-          span.x,
-          {.num_heads = span.num_heads, .head_dim = span.head_stride, .offset = span.offset}, pass);
+      heads.rope->forward(span.x,
+                          {.num_heads = span.num_heads,
+                           .head_dim = span.head_stride,
+                           .offset = span.offset + span.rotate_from},
+                          pass);
     }
   }
   heads.cache->write(heads.key, heads.value, pass);

@@ -32,9 +32,10 @@ struct HeadSpan {
   std::int64_t num_heads = 1;
   std::int64_t size = 0;
   std::int64_t head_stride = 0;
-  Child<Norm> norm = {};        // applied to each head; empty: none
-  bool rotates = false;         // HeadStore::rope is applied, after the norm
-  std::int64_t cache_col = -1;  // first column in the row of the KV cache; -1: not stored
+  Child<Norm> norm = {};         // applied to each head; empty: none
+  bool rotates = false;          // HeadStore::rope is applied, after the norm …
+  std::int64_t rotate_from = 0;  // … to the values from here on
+  std::int64_t cache_col = -1;   // first column in the row of the KV cache; -1: not stored
 };
 
 struct HeadStore {
@@ -92,11 +93,12 @@ class CompressorCore {
   // Loads the biases of the logits, a row per token of a window.
   virtual void load(WeightProvider& weights) = 0;
   virtual void unload() = 0;
-  // logits[tokens, row_size] += the bias of each token's place in its window.
-  virtual void add_bias(TensorView logits, Pass& pass) = 0;
-  // entries[tokens, head_dim], normed and rotated: rows of tokens that complete no window are 0.
-  // The rows of the pass are already in the cache of windows.
-  virtual void compress(TensorView entries, Pass& pass) = 0;
+  // Writes projection[tokens, row_size] and logits[tokens, row_size], plus the bias of each token's
+  // place in its window, to the cache of windows. May overwrite the logits.
+  virtual void store(TensorView projection, TensorView logits, Pass& pass) = 0;
+  // Writes the entries, normed and rotated, to the cache of entries ("kv_cache"): rows of tokens
+  // that complete no window are 0. The rows of the pass are already in the cache of windows.
+  virtual void compress(Pass& pass) = 0;
 };
 
 // The inputs of the gated delta rule, a row per token.
@@ -150,13 +152,13 @@ class Primitives {
   virtual std::unique_ptr<AttentionCore> make_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<AttentionCore> make_mla_attention(const BuildContext& context) = 0;
   virtual std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) = 0;
-  // Compressed attention, its compressors, and the clamp of a gated MLP. Devices without them have
-  // no operators that call these.
+  // Compressed attention, its compressors, and the limited gate of an MLP. Devices without them
+  // have no operators that call these.
   virtual std::unique_ptr<AttentionCore> make_compressed_attention(const BuildContext& context);
   virtual std::unique_ptr<CompressorCore> make_compressor(const CompressorParams& params,
                                                           const BuildContext& context);
-  // x = min(x, high), then max(x, low)
-  virtual void clamp(TensorView x, float low, float high, Pass& pass);
+  // gate = silu(min(gate, limit)) * up, up clamped to [-limit, limit]; may overwrite up
+  virtual void limited_silu_mul(TensorView gate, TensorView up, float limit, Pass& pass);
 
   // The fusions that the overrides below and the device's operators have kernels for. Plans report
   // those that are lost because a rule replaces a child.

@@ -1,6 +1,9 @@
 #include "graft/ops/weight.h"
 
 #include <algorithm>
+#include <utility>
+
+#include <unistd.h>
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
@@ -45,7 +48,7 @@ void Weight::expect_shape(std::int64_t num_rows, std::int64_t num_cols) const {
   expect_linear(num_rows, num_cols);
   if (column_order) {
     fail(name, ": columns in the order of their groups (GPTQ's desc_act) are supported in linear ",
-         "layers only");
+         "layers and experts only");
   }
 }
 
@@ -58,6 +61,17 @@ void Weight::expect_linear(std::int64_t num_rows, std::int64_t num_cols) const {
     fail(name, ": rows of ", cols(), " values are not a multiple of the block of ",
          info(dtype).block_elems, " values of ", graft::name(dtype));
   }
+}
+
+std::byte* allocate_rows(Weight& weight) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t bytes = static_cast<std::size_t>(weight.rows()) * weight.row_bytes();
+  auto memory = std::make_shared<Buffer>(bytes + 2 * page);
+  const std::size_t offset = page - reinterpret_cast<std::uintptr_t>(memory->data()) % page;
+  std::byte* rows = memory->data() + offset;
+  weight.data = rows;
+  weight.owned = std::move(memory);
+  return rows;
 }
 
 std::vector<float> load_vector(WeightProvider& weights,

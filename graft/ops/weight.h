@@ -37,7 +37,7 @@ struct Weight {
   std::optional<DType> computed_from = {};        // the stored type, where a transform computed f32
   std::shared_ptr<const WeightScale> scale = {};  // of FP8 weights; null: none
   // Column i of the rows is column (*column_order)[i] of the weight, as GPTQ sorts them by group;
-  // null: they are in order. Only linear layers have such weights.
+  // null: they are in order. Only linear layers and experts have such weights.
   std::shared_ptr<const std::vector<std::int32_t>> column_order = {};
 
   std::int64_t rows() const;
@@ -49,9 +49,13 @@ struct Weight {
   // Throws Error when the shape differs from the model's configuration, or the columns are not in
   // order.
   void expect_shape(std::int64_t num_rows, std::int64_t num_cols) const;
-  // The same for linear layers, which take columns in any order.
+  // The same for linear layers and experts, which take columns in any order.
   void expect_linear(std::int64_t num_rows, std::int64_t num_cols) const;
 };
+
+// Memory for the rows of a weight, in pages of its own: copies to a GPU lock them, and a copy must
+// not cross from locked pages into others. Sets `data` and `owned`.
+std::byte* allocate_rows(Weight& weight);
 
 // Provides weights to operators by Hugging Face name, for every checkpoint format.
 class WeightProvider {

@@ -45,8 +45,10 @@ bool built_with_cuda() {
 GpuList list_gpus() {
   void* library = open_library();
   if (library == nullptr) {
-    return none(built_with_cuda() ? "libgraft_cuda.so was not found or cannot be loaded"
-                                  : "this program was built without CUDA");
+    if (!built_with_cuda()) return none("this program was built without CUDA");
+    if (cuda_library_path().empty()) return none("libgraft_cuda.so was not found");
+    const char* error = ::dlerror();  // names the missing library
+    return none(str("libgraft_cuda.so cannot be loaded: ", error == nullptr ? "" : error));
   }
   auto* abi_version = symbol<cuda_abi::AbiVersionFn>(library, "graft_cuda_abi_version");
   auto* device_count = symbol<cuda_abi::DeviceCountFn>(library, "graft_cuda_device_count");

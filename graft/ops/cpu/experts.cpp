@@ -7,6 +7,7 @@
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cpu/expert_activation.h"
 #include "graft/ops/cpu/expert_groups.h"
+#include "graft/ops/cpu/expert_input.h"
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/packed_experts.h"
@@ -32,9 +33,11 @@ class ExpertsCpu final : public Experts {
         activation_(params_) {}
 
   void load(WeightProvider& weights) override {
-    gate_proj_ = load_experts(weights, module_, "gate_proj", params_);
-    up_proj_ = load_experts(weights, module_, "up_proj", params_);
-    down_proj_ = load_experts(weights, module_, "down_proj", params_);
+    ExpertWeights loaded = load_experts(weights, module_, params_);
+    gate_proj_ = std::move(loaded.gate_proj);
+    up_proj_ = std::move(loaded.up_proj);
+    down_proj_ = std::move(loaded.down_proj);
+    columns_ = ExpertColumns(gate_proj_, up_proj_);
     activation_.load(weights, module_);
     if (!repack_ || weights.packer() == nullptr ||
         !PackedExperts::can_pack(gate_proj_, up_proj_, down_proj_)) {
@@ -47,6 +50,7 @@ class ExpertsCpu final : public Experts {
   }
   void unload() override {
     activation_.unload();
+    columns_ = {};
     packed_ = {};
     gate_proj_ = {};
     up_proj_ = {};
@@ -54,10 +58,12 @@ class ExpertsCpu final : public Experts {
   }
 
   ExpertStore host_store() const override {
-    if (!packed_.empty()) return packed_.store();
-    return {.gate_proj = {.stored = gate_proj_},
-            .up_proj = {.stored = up_proj_},
-            .down_proj = {.stored = down_proj_}};
+    ExpertStore store = {.gate_proj = {.stored = gate_proj_},
+                         .up_proj = {.stored = up_proj_},
+                         .down_proj = {.stored = down_proj_}};
+    if (!packed_.empty()) store = packed_.store();
+    store.has_column_order = !columns_.empty();
+    return store;
   }
 
   void forward(const Activation& activation, Routing routing, TensorView y, Pass& pass) override {
@@ -89,34 +95,39 @@ class ExpertsCpu final : public Experts {
     const auto num_pairs = static_cast<std::int64_t>(sorted.token_of.size());
     const TensorView rows = pass.workspace.f32({num_pairs, params_.hidden_size});
     if (num_pairs == 0) return sum_up(sorted, routing, rows, y, pass);
+    ExpertInput input = {.gate = x, .up = x};
+    if (!columns_.empty()) input = columns_.order(x, sorted, pass);
     if (!packed_.empty()) {
-      packed_.forward(x, sorted, activation_, rows, pass);
+      packed_.forward(input, sorted, activation_, rows, pass);
       sum_up(sorted, routing, rows, y, pass);
       return;
     }
     const TensorView inner = pass.workspace.f32({num_pairs, params_.intermediate_size});
-    for (std::int64_t pair = 0; pair < num_pairs; ++pair) {
-      const std::int64_t token = sorted.token_of[static_cast<std::size_t>(pair)];
-      std::copy_n(x.f32_row(token), params_.hidden_size, rows.f32_row(pair));
+    if (!input.is_by_pair) {
+      for (std::int64_t pair = 0; pair < num_pairs; ++pair) {
+        const std::int64_t token = sorted.token_of[static_cast<std::size_t>(pair)];
+        std::copy_n(x.f32_row(token), params_.hidden_size, rows.f32_row(pair));
+      }
+      input = {.gate = rows, .up = rows, .is_by_pair = true};
     }
-    gate_and_up(sorted, rows, inner, pass);
+    gate_and_up(sorted, input, inner, pass);
     down(sorted, inner, rows, pass);  // the gathered rows are no longer needed
     sum_up(sorted, routing, rows, y, pass);
   }
 
   // inner = activation(gate(x), up(x))
-  void gate_and_up(const ExpertGroups& sorted, TensorView x, TensorView inner, Pass& pass) {
+  void gate_and_up(const ExpertGroups& sorted, const ExpertInput& x, TensorView inner, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const TensorView up = pass.workspace.f32({inner.rows(), inner.cols()});
     for_each_block(sorted, gate_proj_, up_proj_, pass, [&](const Block& block) {
       const auto expert = static_cast<std::size_t>(block.group.expert);
-      const kernels::cpu::RowsF32 in = rows_of_group(block.group, x);
+      const kernels::cpu::RowsF32 in = rows_of_group(block.group, x.gate);
       float* gate_out = inner.f32_row(block.group.begin) + block.begin;
       float* up_out = up.f32_row(block.group.begin) + block.begin;
       multiply_block(gate_proj_[expert], block.begin, block.count, in, gate_out, inner.cols(),
                      block.scratch);
-      multiply_block(up_proj_[expert], block.begin, block.count, in, up_out, up.cols(),
-                     block.scratch);
+      multiply_block(up_proj_[expert], block.begin, block.count, rows_of_group(block.group, x.up),
+                     up_out, up.cols(), block.scratch);
       for (std::int64_t row = 0; row < in.rows; ++row) {
         activation_.apply(block.outputs(), gate_out + row * inner.cols(), up_out + row * up.cols());
       }
@@ -197,6 +208,7 @@ class ExpertsCpu final : public Experts {
   bool repack_;
   std::int64_t num_deferred_;  // experts of a token
   ExpertActivation activation_;
+  ExpertColumns columns_;
   PackedExperts packed_;           // or, in the dtype of the file:
   std::vector<Weight> gate_proj_;  // [experts] of [intermediate, hidden]
   std::vector<Weight> up_proj_;    // [experts] of [intermediate, hidden]

@@ -125,62 +125,75 @@ void PackedExperts::list_items_of(const ExpertGroups::Group& group,
   }
 }
 
-void PackedExperts::forward(TensorView x,
-                            const ExpertGroups& sorted,
-                            const ExpertActivation& activation,
-                            TensorView out,
-                            Pass& pass) {
-  const Workspace::Scope scope(pass.workspace);
-  // A table of tokens may name an expert twice for a token: that group has two rows.
-  const bool one_token =
-      x.rows() == 1 && std::ranges::all_of(sorted.groups, [](const ExpertGroups::Group& group) {
-        return group.num_rows() == 1;
-      });
-  const std::int64_t num_pairs = out.rows();
-  const std::int64_t intermediate = gate_proj_.front().rows();
-  list_batches(sorted);
-  list_tiles(sorted);
-
-  // Quantizes the rows source(pair) of a tile.
-  const auto quantize = [&](const QuantizedRows& quantized, const Tile& tile, auto&& source) {
+template <class Source>
+void PackedExperts::quantize_pairs(const QuantizedRows& quantized,
+                                   std::int64_t cols,
+                                   const Source& source,
+                                   Pass& pass) const {
+  const auto quantize_tile = [&](const Tile& tile) {
     std::array<const float*, kernels::cpu::kMaxGemmRows> rows;
     for (std::int64_t i = 0; i < tile.num_rows; ++i)
       rows[static_cast<std::size_t>(i)] = source(tile.first_pair + i);
     quantized.quantize(tile.first_pair, rows.data(), tile.num_rows);
   };
-  const auto for_each_tile = [&](std::int64_t cols, auto&& body) {
-    if (num_pairs * cols <= kMaxElemsPerThread) {
-      std::ranges::for_each(tiles_, body);
-    } else {
-      pass.pool.parallel_for(tiles_.size(), [&](std::size_t i) { body(tiles_[i]); });
-    }
-  };
-
-  // All experts of a single token read the same row.
-  const QuantizedRows quantized(gate_proj_.front().dtype(), x.cols(), one_token ? 1 : num_pairs,
-                                pass.workspace);
-  if (one_token) {
-    quantize(quantized, {.first_pair = 0, .num_rows = 1},
-             [&](std::int64_t) { return x.f32_row(0); });
+  const std::int64_t num_pairs = tiles_.back().first_pair + tiles_.back().num_rows;
+  if (num_pairs * cols <= kMaxElemsPerThread) {
+    std::ranges::for_each(tiles_, quantize_tile);
   } else {
-    for_each_tile(x.cols(), [&](const Tile& tile) {
-      quantize(quantized, tile, [&](std::int64_t pair) {
-        return x.f32_row(sorted.token_of[static_cast<std::size_t>(pair)]);
-      });
-    });
+    pass.pool.parallel_for(tiles_.size(), [&](std::size_t i) { quantize_tile(tiles_[i]); });
   }
+}
+
+PackedExperts::QuantizedInput PackedExperts::quantize(const ExpertInput& x,
+                                                      const ExpertGroups& sorted,
+                                                      Pass& pass) const {
+  // A table of tokens may name an expert twice for a token: that group has two rows.
+  const bool has_one_row = !x.is_by_pair && x.gate.rows() == 1 &&
+                           std::ranges::all_of(sorted.groups, [](const ExpertGroups::Group& group) {
+                             return group.num_rows() == 1;
+                           });
+  const std::int64_t cols = x.gate.cols();
+  const auto num_pairs = static_cast<std::int64_t>(sorted.token_of.size());
+  const auto rows_of = [&](TensorView from) {
+    const QuantizedRows quantized(gate_proj_.front().dtype(), cols, has_one_row ? 1 : num_pairs,
+                                  pass.workspace);
+    if (has_one_row) {
+      const float* row = from.f32_row(0);
+      quantized.quantize(0, &row, 1);
+      return quantized;
+    }
+    const auto source = [&](std::int64_t pair) {
+      return from.f32_row(x.is_by_pair ? pair : sorted.token_of[static_cast<std::size_t>(pair)]);
+    };
+    quantize_pairs(quantized, cols, source, pass);
+    return quantized;
+  };
+  const QuantizedRows gate = rows_of(x.gate);
+  return {.gate = gate, .up = x.has_own_up() ? rows_of(x.up) : gate, .has_one_row = has_one_row};
+}
+
+void PackedExperts::forward(const ExpertInput& x,
+                            const ExpertGroups& sorted,
+                            const ExpertActivation& activation,
+                            TensorView out,
+                            Pass& pass) {
+  const Workspace::Scope scope(pass.workspace);
+  const std::int64_t num_pairs = out.rows();
+  const std::int64_t intermediate = gate_proj_.front().rows();
+  list_batches(sorted);
+  list_tiles(sorted);
+  const QuantizedInput quantized = quantize(x, sorted, pass);
   const TensorView inner = pass.workspace.f32({num_pairs, intermediate});
   for (std::size_t i = 0; i < batches_.size(); ++i) {
     begin_step(i, pass);
     list_items(batches_[i], intermediate, pass.pool);
-    gate_and_up(quantized, one_token, activation, inner, pass);
+    gate_and_up(quantized, activation, inner, pass);
   }
 
   const QuantizedRows quantized_inner(down_proj_.front().dtype(), intermediate, num_pairs,
                                       pass.workspace);
-  for_each_tile(intermediate, [&](const Tile& tile) {
-    quantize(quantized_inner, tile, [&](std::int64_t pair) { return inner.f32_row(pair); });
-  });
+  const auto inner_row = [&](std::int64_t pair) { return inner.f32_row(pair); };
+  quantize_pairs(quantized_inner, intermediate, inner_row, pass);
   for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
     begin_step(batches_.size() + batch, pass);
     list_items(batches_[batch], out.cols(), pass.pool);
@@ -203,8 +216,7 @@ void PackedExperts::down(const QuantizedRows& quantized,
 }
 
 // inner = activation(gate(x), up(x))
-void PackedExperts::gate_and_up(const QuantizedRows& quantized,
-                                bool one_token,
+void PackedExperts::gate_and_up(const QuantizedInput& x,
                                 const ExpertActivation& activation,
                                 TensorView inner,
                                 Pass& pass) {
@@ -216,12 +228,13 @@ void PackedExperts::gate_and_up(const QuantizedRows& quantized,
   for_each_item(pass.pool, num_items, [&](std::int64_t worker, std::int64_t i) {
     const Item& item = items_[static_cast<std::size_t>(i)];
     const auto expert = static_cast<std::size_t>(item.expert);
-    const std::byte* x = quantized.from(one_token ? 0 : item.first_pair);
+    const std::int64_t first = x.has_one_row ? 0 : item.first_pair;
     float* gate = inner.f32_row(item.first_pair) + item.begin;
     float* up = ups.f32_row(worker);
-    multiply_range(gate_proj_[expert], item.begin, item.count, x, item.num_rows, gate,
-                   inner.cols());
-    multiply_range(up_proj_[expert], item.begin, item.count, x, item.num_rows, up, kMaxOutputs);
+    multiply_range(gate_proj_[expert], item.begin, item.count, x.gate.from(first), item.num_rows,
+                   gate, inner.cols());
+    multiply_range(up_proj_[expert], item.begin, item.count, x.up.from(first), item.num_rows, up,
+                   kMaxOutputs);
     for (std::int64_t row = 0; row < item.num_rows; ++row) {
       activation.apply(item.outputs(), gate + row * inner.cols(), up + row * kMaxOutputs);
     }

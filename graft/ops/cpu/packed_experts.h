@@ -12,6 +12,7 @@
 
 #include "graft/ops/cpu/expert_activation.h"
 #include "graft/ops/cpu/expert_groups.h"
+#include "graft/ops/cpu/expert_input.h"
 #include "graft/ops/cpu/packed.h"
 #include "graft/ops/experts/expert_store.h"
 
@@ -40,8 +41,8 @@ class PackedExperts {
   }
 
   // out[pair] = down(activation(gate(x), up(x))) for every (token, expert) pair in the order of
-  // `sorted`. x: [tokens, hidden], out: [pairs, hidden]
-  void forward(TensorView x,
+  // `sorted`. out: [pairs, hidden]
+  void forward(const ExpertInput& x,
                const ExpertGroups& sorted,
                const ExpertActivation& activation,
                TensorView out,
@@ -70,6 +71,13 @@ class PackedExperts {
     std::int64_t num_rows = 0;
   };
 
+  // x for the kernels.
+  struct QuantizedInput {
+    QuantizedRows gate;
+    QuantizedRows up;
+    bool has_one_row = false;  // all pairs read the first row
+  };
+
   using Batch = std::span<const ExpertGroups::Group>;
 
   bool is_on_disk() const { return gate_proj_.front().disk() != nullptr; }
@@ -86,8 +94,14 @@ class PackedExperts {
   // reads its slice of their weights.
   void list_items(Batch groups, std::int64_t num_outputs, const ThreadPool& pool);
   void list_items_of(const ExpertGroups::Group& group, Outputs outputs, std::int64_t step);
-  void gate_and_up(const QuantizedRows& quantized,
-                   bool one_token,
+  // Quantizes source(pair), a row of `cols` floats, for every pair.
+  template <class Source>
+  void quantize_pairs(const QuantizedRows& quantized,
+                      std::int64_t cols,
+                      const Source& source,
+                      Pass& pass) const;
+  QuantizedInput quantize(const ExpertInput& x, const ExpertGroups& sorted, Pass& pass) const;
+  void gate_and_up(const QuantizedInput& x,
                    const ExpertActivation& activation,
                    TensorView inner,
                    Pass& pass);

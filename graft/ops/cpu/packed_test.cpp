@@ -105,7 +105,8 @@ TEST(PackedExperts, OutputsDoNotDependOnTheNumberOfNodes) {
                                          .top_k = kTopK,
                                          .hidden_size = kPackedHidden,
                                          .intermediate_size = kPackedInner});
-      experts.forward(view(x, num_tokens, kPackedHidden), sorted, activation,
+      const TensorView in = view(x, num_tokens, kPackedHidden);
+      experts.forward({.gate = in, .up = in}, sorted, activation,
                       view(got, num_pairs, kPackedHidden), fixture.pass);
       if (want.empty()) want = got;
       EXPECT_EQ(got, want) << num_tokens << " tokens, " << machine;

@@ -145,11 +145,15 @@ class CpuPrimitives final : public Primitives {
     return make_compressor_core(params, context);
   }
 
-  void clamp(TensorView x, float low, float high, Pass& pass) override {
-    for_each_item(pass.pool, x.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
-      float* values = x.f32_row(row);
-      for (std::int64_t i = 0; i < x.cols(); ++i)
-        values[i] = std::max(std::min(values[i], high), low);
+  void limited_silu_mul(TensorView gate, TensorView up, float limit, Pass& pass) override {
+    for_each_item(pass.pool, gate.rows(), [&](std::int64_t /*worker*/, std::int64_t row) {
+      float* gates = gate.f32_row(row);
+      float* ups = up.f32_row(row);
+      for (std::int64_t i = 0; i < gate.cols(); ++i) {
+        gates[i] = std::min(gates[i], limit);
+        ups[i] = std::clamp(ups[i], -limit, limit);
+      }
+      kernels::cpu::kernels().math.silu_mul(gates, ups, gates, gate.cols());
     });
   }
 

@@ -1,12 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "graft/base/check.h"
-#include "graft/base/error.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu/multiply.h"
 #include "graft/ops/cpu/operators.h"
@@ -71,7 +69,7 @@ class RouterCpu final : public Router {
     weight_.expect_shape(params_.num_experts, params_.hidden_size);
     logit_bias_.clear();
     if (params_.bias) logit_bias_ = load_vector(weights, module_ + ".bias", params_.num_experts);
-    if (params_.hash_vocab_size > 0) load_table(weights);
+    if (params_.hash_vocab_size > 0) table_ = load_hash_table(weights, module_, params_);
     const std::string bias_name = module_ + ".e_score_correction_bias";
     bias_.clear();
     if (!weights.contains(bias_name)) return;
@@ -117,31 +115,6 @@ class RouterCpu final : public Router {
     return {.choice = std::vector<float>(static_cast<std::size_t>(params_.num_experts)),
             .group_scores = std::vector<float>(static_cast<std::size_t>(params_.num_groups)),
             .groups = std::vector<std::int32_t>(static_cast<std::size_t>(params_.top_k_groups))};
-  }
-
-  // The table has int64 or int32 values.
-  void load_table(WeightProvider& weights) {
-    const Weight table = weights.get(module_ + ".tid2eid");
-    table.expect_shape(params_.hash_vocab_size, params_.top_k);
-    if (table.dtype != DType::I64 && table.dtype != DType::I32)
-      fail(table.name, " is ", name(table.dtype), ", expected I64 or I32");
-    const bool is_wide = table.dtype == DType::I64;
-    table_.resize(static_cast<std::size_t>(params_.hash_vocab_size * params_.top_k));
-    for (std::size_t i = 0; i < table_.size(); ++i) {
-      std::int64_t id = 0;
-      std::int32_t narrow = 0;
-      if (is_wide) {
-        std::memcpy(&id, table.data + i * sizeof(id), sizeof(id));
-      } else {
-        std::memcpy(&narrow, table.data + i * sizeof(narrow), sizeof(narrow));
-        id = narrow;
-      }
-      if (id < 0 || id >= params_.num_experts) {
-        fail(table.name, ": expert ", id, " of token ", i / static_cast<std::size_t>(params_.top_k),
-             ": the model has ", params_.num_experts, " experts");
-      }
-      table_[i] = static_cast<std::int32_t>(id);
-    }
   }
 
   // From logits to scores.

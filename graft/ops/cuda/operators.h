@@ -14,9 +14,14 @@ std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
 std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);
 std::unique_ptr<IndexerCore> make_indexer_core(const BuildContext& context);
+std::unique_ptr<AttentionCore> make_compressed_attention_core(const BuildContext& context);
+std::unique_ptr<CompressorCore> make_compressor_core(const CompressorParams& params,
+                                                     const BuildContext& context);
 std::unique_ptr<Operator> make_embedding_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_rms_norm_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_linear_cuda(const BuildContext& context);
+std::unique_ptr<Operator> make_grouped_linear_cuda(const BuildContext& context);
+std::unique_ptr<Operator> make_hyper_connection_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_rope_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_kv_cache_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_state_cache_cuda(const BuildContext& context);

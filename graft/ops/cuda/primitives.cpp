@@ -27,8 +27,11 @@ bool is_native_or_none(const Child<Op>& child) {
   return !child || child.is_native;
 }
 
+// Grouped linear layers are native too.
 bool can_fuse(const LinearCall& call) {
-  return call.linear.is_native && !static_cast<const LinearCuda&>(*call.linear).has_column_order();
+  const auto* linear =
+      call.linear.is_native ? dynamic_cast<const LinearCuda*>(call.linear.op) : nullptr;
+  return linear != nullptr && !linear->has_column_order();
 }
 
 // The fused kernel needs this GPU's own norm, RoPE and cache operators, and keeps a head in
@@ -50,6 +53,7 @@ kernels::cuda::HeadSpan to_kernel(const HeadSpan& span, bool has_rope) {
           .norm = norm == nullptr ? nullptr : norm->weight(),
           .eps = norm == nullptr ? 0.0F : norm->eps(),
           .rotates = span.rotates && has_rope,
+          .rotate_from = span.rotate_from,
           .cache_col = span.cache_col};
 }
 
@@ -63,6 +67,11 @@ class CudaPrimitives final : public Primitives {
   void gelu_mul(TensorView gate, TensorView up, Pass& pass) override {
     kernels::cuda::gelu_mul(rows_of(gate), rows_of(up), rows_of(gate), gate.rows(), gate.cols(),
                             cuda_context(gate.device, pass).stream());
+  }
+
+  void limited_silu_mul(TensorView gate, TensorView up, float limit, Pass& pass) override {
+    kernels::cuda::limited_silu_mul(rows_of(gate), rows_of(up), rows_of(gate), limit, gate.rows(),
+                                    gate.cols(), cuda_context(gate.device, pass).stream());
   }
 
   void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) override {
@@ -107,6 +116,13 @@ class CudaPrimitives final : public Primitives {
   }
   std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) override {
     return make_delta_net_core(context);
+  }
+  std::unique_ptr<AttentionCore> make_compressed_attention(const BuildContext& context) override {
+    return make_compressed_attention_core(context);
+  }
+  std::unique_ptr<CompressorCore> make_compressor(const CompressorParams& params,
+                                                  const BuildContext& context) override {
+    return make_compressor_core(params, context);
   }
 
   std::span<const Fusion> fusions() const override { return cuda_fusions(); }

@@ -9,7 +9,7 @@
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/kernels/cuda/formats/panels.h"
 #include "graft/kernels/cuda/linear/gemm_cublaslt.h"
-#include "graft/kernels/cuda/linear/panel_gemm.h"
+#include "graft/kernels/cuda/linear/panels/panel_gemm.h"
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/packing/panel_layout.h"
@@ -197,8 +197,8 @@ void panel_gemm(std::vector<Product> products,
         const kernels::cuda::Matrix& weight = *group.front().weight;
         const kernels::cuda::PanelRows rows = x.panel_rows();
         const Workspace::Scope scope(workspace);
-        const auto bytes =
-            static_cast<std::int64_t>(kernels::cuda::panel_gemm_bytes(weight.cols, matrices, rows));
+        const auto bytes = static_cast<std::int64_t>(
+            kernels::cuda::panel_gemm_bytes(weight.dtype, weight.cols, matrices, rows));
         kernels::cuda::panel_gemm(weight.dtype, weight.cols, matrices, rows,
                                   workspace.allocate(DType::U8, {bytes}).data, gpu.stream());
       });

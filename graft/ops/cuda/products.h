@@ -6,7 +6,7 @@
 #include <span>
 
 #include "graft/kernels/cuda/linear/linear.h"
-#include "graft/kernels/cuda/linear/panel_rows.h"
+#include "graft/kernels/cuda/linear/panels/panel_rows.h"
 #include "graft/ops/activation.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/registry.h"

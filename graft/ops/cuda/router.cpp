@@ -2,9 +2,11 @@
 
 #include <string>
 
+#include "graft/base/check.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
+#include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/experts/moe_common.h"
 #include "graft/ops/profiler.h"
@@ -36,6 +38,8 @@ class RouterCuda final : public Router {
     const Weight weight = weights.get(module_ + ".weight");
     weight.expect_shape(params_.num_experts, params_.hidden_size);
     weight_ = DeviceWeight(weight, device_, weights);
+    if (params_.hash_vocab_size > 0)
+      table_ = upload_indices(load_hash_table(weights, module_, params_), device_, weights);
     logit_bias_ = {};
     if (params_.bias) {
       logit_bias_ = upload_floats(load_vector(weights, module_ + ".bias", params_.num_experts),
@@ -52,6 +56,7 @@ class RouterCuda final : public Router {
     weight_ = {};
     logit_bias_ = {};
     bias_ = {};
+    table_ = {};
   }
 
   std::int64_t top_k() const override { return params_.top_k; }
@@ -67,18 +72,29 @@ class RouterCuda final : public Router {
                              .y = scores,
                              .precision = Precision::F32};
     multiply(x, {&product, 1}, gpu, pass.workspace);
-    kernels::cuda::route(shape_of(params_), scores.f32(),
-                         reinterpret_cast<const float*>(bias_.data()), x.rows(),
+    kernels::cuda::route(shape_of(params_), scores.f32(), choice(x.rows(), gpu, pass), x.rows(),
                          out.expert_ids.as<std::int32_t>(), out.weights.f32(), gpu.stream());
   }
 
  private:
+  // The rows of a table are looked up by the tokens of the batch, which are already on the GPU.
+  kernels::cuda::RouterChoice choice(std::int64_t rows, CudaContext& gpu, Pass& pass) const {
+    if (params_.hash_vocab_size == 0) return {.bias = reinterpret_cast<const float*>(bias_.data())};
+    GRAFT_CHECK(rows == pass.batch.num_tokens(), module_, ": ", rows, " rows of ",
+                pass.batch.num_tokens(), " tokens");
+    for (const std::int32_t id : pass.batch.token_ids)
+      GRAFT_CHECK(id < params_.hash_vocab_size, module_, ": token ", id);
+    return {.table = reinterpret_cast<const std::int32_t*>(table_.data()),
+            .token_ids = gpu.token_ids()};
+  }
+
   std::string module_;
   RouterParams params_;
   Device device_;
   DeviceWeight weight_;
   Buffer logit_bias_;  // [experts] f32; empty: none
   Buffer bias_;        // [experts] f32, for selection only; empty: none
+  Buffer table_;       // [vocab, top_k] i32, the experts of every token; empty: none
 };
 
 }  // namespace

@@ -14,31 +14,22 @@ bool has(const Params& params) {
   return std::holds_alternative<P>(params);
 }
 
-// What the kernels of GPUs lack: DeepSeek-V4's forms of these modules.
-bool is_one_group(const Params& params) {
+bool has_one_group(const Params& params) {
   const auto* linear = std::get_if<LinearParams>(&params);
   return linear == nullptr || linear->groups == 1;
 }
 
-bool has_key_per_token(const Params& params) {
+bool has_groups(const Params& params) {
+  return !has_one_group(params);
+}
+
+bool indexes_tokens(const Params& params) {
   const auto* indexer = std::get_if<IndexerParams>(&params);
   return indexer == nullptr || indexer->compress_rate == 1;
 }
 
-bool is_top_k_router(const Params& params) {
-  const auto* router = std::get_if<RouterParams>(&params);
-  return router == nullptr ||
-         (router->hash_vocab_size == 0 && router->scoring != RouterParams::Scoring::SqrtSoftplus);
-}
-
-bool has_known_activation(const Params& params) {
-  const auto* experts = std::get_if<ExpertsParams>(&params);
-  return experts == nullptr || !experts->limits_silu;
-}
-
-bool is_unlimited(const Params& params) {
-  const auto* mlp = std::get_if<MlpParams>(&params);
-  return mlp == nullptr || mlp->limit == 0.0F;
+bool indexes_entries(const Params& params) {
+  return !indexes_tokens(params);
 }
 
 std::vector<OperatorInfo> leaf_operators() {
@@ -50,7 +41,15 @@ std::vector<OperatorInfo> leaf_operators() {
            .role = Role::Linear,
            .summary = "matrix product, weights dequantized in the kernel",
            .kwargs = {precision_kwarg()},
-           .fits = is_one_group},
+           .fits = has_one_group},
+          {.name = "cuda.grouped_linear",
+           .role = Role::Linear,
+           .summary = "block-diagonal matrix product",
+           .kwargs = {precision_kwarg()},
+           .fits = has_groups},
+          {.name = "cuda.hyper_connection",
+           .role = Role::HyperConnection,
+           .summary = "reads and writes the streams of hyper-connections"},
           {.name = "cuda.rope", .role = Role::Rope, .summary = "rotary embedding"},
           {.name = "cuda.kv_cache",
            .role = Role::KvCache,
@@ -80,21 +79,28 @@ std::vector<OperatorInfo> block_operators() {
           {.name = "cuda.indexer",
            .role = Role::Indexer,
            .summary = "top-k positions of sparse attention, scored over a cache of index keys",
-           .fits = has_key_per_token},
+           .fits = indexes_tokens},
+          {.name = "cuda.compressed_indexer",
+           .role = Role::Indexer,
+           .summary = "top-k entries of compressed sparse attention",
+           .fits = indexes_entries},
+          {.name = "cuda.compressed_attention",
+           .role = Role::Attention,
+           .summary = "attention over a window and compressed entries",
+           .kwargs = {precision_kwarg()},
+           .fits = has<CompressedAttentionParams>},
+          {.name = "cuda.compressor",
+           .role = Role::Compressor,
+           .summary = "entries of several tokens for compressed attention"},
           {.name = "cuda.router",
            .role = Role::Router,
-           .summary = "top-k expert selection with routing weights",
-           .fits = is_top_k_router},
+           .summary = "top-k expert selection with routing weights"},
           {.name = "cuda.experts",
            .role = Role::Experts,
            .summary = "routed experts, tokens grouped by expert; with weights in host memory, "
                       "streams them for prefill and keeps copies of some",
-           .kwargs = {precision_kwarg(), stream_from_kwarg(), gpu_experts_kwarg()},
-           .fits = has_known_activation},
-          {.name = "cuda.mlp",
-           .role = Role::Mlp,
-           .summary = "silu(gate) * up, then down",
-           .fits = is_unlimited},
+           .kwargs = {precision_kwarg(), stream_from_kwarg(), gpu_experts_kwarg()}},
+          {.name = "cuda.mlp", .role = Role::Mlp, .summary = "silu(gate) * up, then down"},
           {.name = "cuda.moe",
            .role = Role::Moe,
            .summary = "router, experts and shared experts; overlaps with experts on another "

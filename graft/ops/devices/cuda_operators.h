@@ -24,8 +24,9 @@ inline constexpr std::size_t kMlaExpandedBytes = std::size_t{512} << 20U;
 inline constexpr std::int64_t kMlaAbsorbedRows = 1024;
 
 // Sparse attention on a GPU: cuda.mla processes as many rows at a time as have selected latents of
-// this many bytes, cuda.indexer as many as have scores of this many bytes. A row of DeepSeek-V3.2
-// has 2.4 MB of latents, and 640 KB of scores at its longest context.
+// this many bytes (cuda.compressed_attention: entries and tokens), cuda.indexer as many as have
+// scores of this many bytes. A row of DeepSeek-V3.2 has 2.4 MB of latents, and 640 KB of scores at
+// its longest context.
 inline constexpr std::size_t kMlaSelectedBytes = std::size_t{256} << 20U;
 inline constexpr std::size_t kIndexScoreBytes = std::size_t{128} << 20U;
 

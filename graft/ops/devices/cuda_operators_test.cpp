@@ -11,8 +11,6 @@ namespace {
 TEST(CudaOperators, ImplementEveryRoleOfTheCpu) {
   const Registry registry = builtin_operators();
   for (const OperatorInfo* cpu : registry.all()) {
-    // DeepSeek-V4 runs on the CPU alone.
-    if (cpu->role == Role::Compressor || cpu->role == Role::HyperConnection) continue;
     EXPECT_TRUE(std::ranges::any_of(cuda_operators(), [&](const OperatorInfo& info) {
       return info.role == cpu->role;
     })) << cpu->name;
@@ -28,6 +26,7 @@ TEST(CudaOperators, AttentionIsChosenByItsParams) {
   };
   EXPECT_EQ(name_of(AttentionParams{}), "cuda.attention");
   EXPECT_EQ(name_of(MlaParams{}), "cuda.mla");
+  EXPECT_EQ(name_of(CompressedAttentionParams{}), "cuda.compressed_attention");
 }
 
 }  // namespace

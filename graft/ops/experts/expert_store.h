@@ -26,6 +26,9 @@ struct ExpertStore {
   // The weights are larger than the free memory and stay in the cache file (packing::DiskPanels):
   // do not page-lock them.
   bool is_on_disk = false;
+  // Each expert reads the columns of x in an order of its own (GPTQ's desc_act), which the
+  // projections do not tell.
+  bool has_column_order = false;
 
   bool empty() const { return gate_proj.empty(); }
 };

@@ -23,9 +23,6 @@ constexpr double kMinCpuCost = 0.55;
 // Below this share of experts for the CPU, copying its rows and waiting for it costs more than it
 // saves: passes that long are bound by the GPU, not by PCIe.
 constexpr double kMinCpuShare = 0.15;
-// Passes of fewer than 1 / kSplitFactor of stream_from tokens run without copies: waiting for the
-// routing costs more than copies save.
-constexpr std::int64_t kSplitFactor = 4;
 // Swaps of a layer that start together, and the passes between two such starts. All layers of a
 // large model then copy a small part of what the CPU reads in the same time.
 constexpr std::size_t kSwapsAtOnce = 2;
@@ -165,7 +162,7 @@ class HybridExperts final : public Experts {
   bool can_swap() const { return has_residents() && support_.can_fill_later; }
   bool is_streamed(std::int64_t rows, const Pass& pass) const {
     return support_.problem.empty() && pass.phase == Phase::Prefill &&
-           rows * kSplitFactor >= stream_from_;
+           rows >= min_streamed_rows(stream_from_);
   }
 
   void forward_streamed(const Activation& x, Routing routing, TensorView y, Pass& pass) {

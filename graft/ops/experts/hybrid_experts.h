@@ -18,6 +18,13 @@
 
 namespace graft::ops {
 
+// Rows of a prefill pass from which on it copies experts: with fewer, waiting for the routing costs
+// more than copies save. 0 stays 0.
+constexpr std::int64_t min_streamed_rows(std::int64_t stream_from) {
+  constexpr std::int64_t kSplitFactor = 4;
+  return (stream_from + kSplitFactor - 1) / kSplitFactor;
+}
+
 // With the kwargs stream_from and gpu_experts; context.host_op holds the weights.
 std::unique_ptr<Operator> make_hybrid_experts(const BuildContext& context,
                                               std::unique_ptr<DeviceExperts> device);

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,25 @@ namespace graft::ops {
 // Throws Error when top_k, num_experts and the groups are inconsistent.
 void check_router(const std::string& module, const RouterParams& params);
 
-// One projection of all experts. Throws Error when experts are missing or have another shape.
-std::vector<Weight> load_experts(WeightProvider& weights,
-                                 const std::string& module,
-                                 std::string_view projection,
-                                 const ExpertsParams& params);
+// The table "tid2eid" of a router, [hash_vocab_size, top_k], of int64 or int32 values. Throws Error
+// when it has another shape or an expert that the model does not have.
+std::vector<std::int32_t> load_hash_table(WeightProvider& weights,
+                                          const std::string& module,
+                                          const RouterParams& params);
+
+// The routed experts of a layer, by expert index. Columns that GPTQ's desc_act sorts
+// (Weight::column_order) are an order of x in gate_proj and up_proj. Those of down_proj are already
+// applied: the rows of gate_proj and up_proj are in the order in which down_proj reads them.
+struct ExpertWeights {
+  std::vector<Weight> gate_proj;  // of [intermediate, hidden]
+  std::vector<Weight> up_proj;    // of [intermediate, hidden]
+  std::vector<Weight> down_proj;  // of [hidden, intermediate], columns in order
+};
+
+// Throws Error when experts are missing or have another shape.
+ExpertWeights load_experts(WeightProvider& weights,
+                           const std::string& module,
+                           const ExpertsParams& params);
 
 // The biases of all experts, [experts, rows of the projection]; empty: none.
 struct ExpertBiases {

@@ -75,26 +75,20 @@ class CompressedAttentionModule final : public Attention {
   void store(TensorView q, TensorView kv, Pass& pass) {
     const std::int64_t head_dim = params_.head_dim;
     const std::int64_t first = head_dim - params_.rope_dim;
-    const std::array spans = {
-        HeadSpan{.x = q,
-                 .num_heads = params_.num_heads,
-                 .size = head_dim,
-                 .head_stride = head_dim,
-                 .norm = q_b_norm_},
-        HeadSpan{.x = q,
-                 .offset = first,
-                 .num_heads = params_.num_heads,
-                 .size = params_.rope_dim,
-                 .head_stride = head_dim,
-                 .rotates = true},
-        HeadSpan{
-            .x = kv, .size = head_dim, .head_stride = head_dim, .norm = kv_norm_, .cache_col = 0},
-        HeadSpan{.x = kv,
-                 .offset = first,
-                 .size = params_.rope_dim,
-                 .head_stride = params_.rope_dim,
-                 .rotates = true,
-                 .cache_col = first}};
+    const std::array spans = {HeadSpan{.x = q,
+                                       .num_heads = params_.num_heads,
+                                       .size = head_dim,
+                                       .head_stride = head_dim,
+                                       .norm = q_b_norm_,
+                                       .rotates = true,
+                                       .rotate_from = first},
+                              HeadSpan{.x = kv,
+                                       .size = head_dim,
+                                       .head_stride = head_dim,
+                                       .norm = kv_norm_,
+                                       .rotates = true,
+                                       .rotate_from = first,
+                                       .cache_col = 0}};
     primitives_.norm_rope_store(
         {.spans = spans, .rope = rotary_emb_, .cache = kv_cache_, .key = kv, .value = {}}, pass);
   }

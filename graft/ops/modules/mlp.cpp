@@ -1,7 +1,6 @@
 // The dense feed-forward block: down(silu(gate(x)) * up(x)), or with GELU.
 
 #include <array>
-#include <limits>
 #include <string>
 
 #include "graft/ops/modules/modules.h"
@@ -48,9 +47,7 @@ class MlpModule final : public Mlp {
   void forward_limited(const Activation& x, TensorView gate, TensorView up, Pass& pass) {
     const std::array calls = {LinearCall{gate_proj_, gate}, LinearCall{up_proj_, up}};
     primitives_.linear_group(x, calls, pass);
-    primitives_.clamp(gate, -std::numeric_limits<float>::infinity(), params_.limit, pass);
-    primitives_.clamp(up, -params_.limit, params_.limit, pass);
-    primitives_.silu_mul(gate, up, pass);
+    primitives_.limited_silu_mul(gate, up, params_.limit, pass);
   }
 
   std::string module_;

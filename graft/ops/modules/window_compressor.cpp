@@ -10,8 +10,6 @@ WindowCompressor::WindowCompressor(const CompressorParams& params, const BuildCo
       primitives_(*context.primitives),
       kv_proj_(context.child_as<Linear>("kv_proj")),
       gate_proj_(context.child_as<Linear>("gate_proj")),
-      window_cache_(context.child_as<KvCache>("window_cache")),
-      kv_cache_(context.child_as<KvCache>("kv_cache")),
       core_(primitives_.make_compressor(params, context)) {}
 
 void WindowCompressor::forward(const Activation& x, Pass& pass) {
@@ -21,11 +19,8 @@ void WindowCompressor::forward(const Activation& x, Pass& pass) {
   const TensorView logits = pass.workspace.f32({rows, params_.row_size()});
   const std::array projections = {LinearCall{kv_proj_, projection}, LinearCall{gate_proj_, logits}};
   primitives_.linear_group(x, projections, pass);
-  core_->add_bias(logits, pass);
-  window_cache_->write(projection, logits, pass);
-  const TensorView entries = pass.workspace.f32({rows, params_.head_dim});
-  core_->compress(entries, pass);
-  kv_cache_->write(entries, {}, pass);
+  core_->store(projection, logits, pass);
+  core_->compress(pass);
 }
 
 }  // namespace graft::ops

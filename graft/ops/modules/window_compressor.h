@@ -31,8 +31,6 @@ class WindowCompressor {
   Primitives& primitives_;
   Child<Linear> kv_proj_;
   Child<Linear> gate_proj_;
-  Child<KvCache> window_cache_;
-  Child<KvCache> kv_cache_;
   std::unique_ptr<CompressorCore> core_;
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graft/kernels/cpu/math.h"
+#include "graft/ops/cpu/attention/stored_cache.h"
 #include "graft/ops/pass.h"
 
 namespace graft::ops::cpu {
@@ -92,6 +93,9 @@ class KeyValueSource {
 
   // Floats of memory that prepare() and load() need.
   virtual std::int64_t memory_elems() const = 0;
+  // The cache that tiles of few rows may read as stored instead of load(), with the same bits.
+  // Source i is then head i of its keys and values. Null: none.
+  virtual const StoredCache* stored() const { return nullptr; }
   // Called before the first load() of a tile.
   virtual void prepare(const HeadTile& /*tile*/, float* /*memory*/) const {}
   // The result is valid until the next call with the same memory.

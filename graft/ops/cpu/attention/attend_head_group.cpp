@@ -5,11 +5,15 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <optional>
 
 #include "graft/kernels/cpu/table.h"
 
 namespace graft::ops::cpu {
 namespace {
+
+// Max rows of a tile that reads the cache as stored. More rows amortize decoding.
+constexpr std::int64_t kMaxStoredRows = 16;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
@@ -34,6 +38,11 @@ RowGroup row_group(std::int64_t num_rows, std::int64_t first) {
 // Pads to full vectors of 16 floats, which also keeps the next array on a cache line.
 std::int64_t padded(std::int64_t num_elems) {
   return (num_elems + 15) / 16 * 16;
+}
+
+// Floats for the keys and the scores of a block that is read as stored.
+std::int64_t stored_elems(const AttentionShape& shape) {
+  return (shape.key_dim + kMaxStoredRows) * kAttentionBlock;
 }
 
 std::int64_t first_visible(const AttentionShape& shape, std::int64_t position) {
@@ -89,6 +98,21 @@ struct HeadGroupAttention::TileRows {
   }
 };
 
+// Cache rows of a block of positions and of the block after it.
+struct HeadGroupAttention::StoredRows {
+  const StoredCache* cache = nullptr;
+  kernels::cpu::StoredAttention kernels;
+  std::array<const std::byte*, kAttentionBlock> rows;
+  std::array<const std::byte*, kAttentionBlock> next;
+  std::int64_t num_next = 0;
+
+  StoredRows(const StoredCache& from, const SequenceSlice& sequence, Positions positions)
+      : cache(&from), kernels(from.kernels()), num_next(positions.follow) {
+    from.row_pointers(sequence, positions.begin, positions.end, rows.data());
+    from.row_pointers(sequence, positions.end, positions.end + num_next, next.data());
+  }
+};
+
 // The keys [first, end) of a block that each row may attend to (causal and window mask).
 struct HeadGroupAttention::VisibleKeys {
   bool all = false;
@@ -103,7 +127,7 @@ std::int64_t HeadGroupAttention::memory_elems(const AttentionShape& shape,
   const std::int64_t tile_elems =
       padded(num_rows) * shape.key_dim + 2 * state_elems(shape, num_rows);
   return padded(num_tiles * tile_elems + (kAttentionBlock + 1) * kAttentionRows +
-                source.memory_elems());
+                (source.stored() == nullptr ? 0 : stored_elems(shape)) + source.memory_elems());
 }
 
 HeadGroupAttention::HeadGroupAttention(const AttentionShape& shape,
@@ -121,7 +145,9 @@ HeadGroupAttention::HeadGroupAttention(const AttentionShape& shape,
   correction_ = scores_ + kAttentionBlock * kAttentionRows;
   total_ = correction_ + kAttentionRows;
   split_ = total_ + num_tiles * state_elems_;
-  memory_ = split_ + num_tiles * state_elems_;
+  keys_ = split_ + num_tiles * state_elems_;
+  by_row_ = keys_ + shape.key_dim * kAttentionBlock;
+  memory_ = source.stored() == nullptr ? keys_ : keys_ + stored_elems(shape);
 }
 
 void HeadGroupAttention::prepare() const {
@@ -186,13 +212,19 @@ void HeadGroupAttention::clear(std::size_t tile, float* states) const {
   std::fill_n(rows.acc, num_rows * shape_.value_dim, 0.0F);
 }
 
+bool HeadGroupAttention::reads_stored() const {
+  return source_.stored() != nullptr && tiles_[0].num_rows() <= kMaxStoredRows &&
+         tiles_[0].selected == nullptr;
+}
+
 void HeadGroupAttention::add_block(Positions positions, float* states) const {
-  KeysAndValues block;
+  std::optional<StoredRows> stored;
+  if (reads_stored()) stored.emplace(*source_.stored(), *tiles_[0].tokens.sequence, positions);
+  Block block = {.stored = stored ? &*stored : nullptr, .count = positions.end - positions.begin};
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     const HeadTile& tile = tiles_[i];
-    if (i == 0 || tile.source != tiles_[i - 1].source) {
-      block = source_.load(tile, positions, memory_);
-    }
+    if (!stored && (i == 0 || tile.source != tiles_[i - 1].source))
+      block.decoded = source_.load(tile, positions, memory_);
     const kernels::cpu::SoftmaxState rows = state(i, states);
     for (std::int64_t first = 0; first < tile.num_rows(); first += kAttentionRows) {
       add_block_to({.tile = &tile,
@@ -224,22 +256,71 @@ HeadGroupAttention::VisibleKeys HeadGroupAttention::visible_keys(const TileRows&
   return visible;
 }
 
+// scores_[count, width] of the keys of a block.
+void HeadGroupAttention::score(const TileRows& group,
+                               const Block& block,
+                               std::int64_t count) const {
+  if (block.stored != nullptr) return score_stored(group, *block.stored, count);
+  const kernels::cpu::RowsF32& keys = block.decoded.keys;
+  kernels::cpu::kernels().math.product({.a = keys.data,
+                                        .a_row = keys.stride,
+                                        .b = group.queries,
+                                        .ldb = group.rows.width,
+                                        .c = scores_,
+                                        .ldc = group.rows.width,
+                                        .m = count,
+                                        .n = group.rows.width,
+                                        .k = shape_.key_dim});
+}
+
+// The product has a register per 16 keys instead of one per key, then its result is transposed.
+void HeadGroupAttention::score_stored(const TileRows& group,
+                                      const StoredRows& rows,
+                                      std::int64_t count) const {
+  const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
+  rows.kernels.decode_transposed(
+      stored_block(rows, group.tile->source * shape_.key_dim, {0, count}), keys_, kAttentionBlock);
+  math.product({.a = group.queries,
+                .a_row = 1,
+                .a_col = group.rows.width,
+                .b = keys_,
+                .ldb = kAttentionBlock,
+                .c = by_row_,
+                .ldc = kAttentionBlock,
+                .m = group.rows.count,
+                .n = padded(count),
+                .k = shape_.key_dim});
+  std::array<const float*, kMaxStoredRows> by_row{};
+  for (std::int64_t r = 0; r < group.rows.width; ++r) {
+    by_row[static_cast<std::size_t>(r)] =
+        by_row_ + std::min(r, group.rows.count - 1) * kAttentionBlock;
+  }
+  math.transpose({.data = by_row.data(), .rows = group.rows.width}, count, 1.0F, scores_,
+                 group.rows.width);
+}
+
+// Columns of a head from `first_col` of the cache's rows on, at the block's positions `keys`.
+kernels::cpu::StoredBlock HeadGroupAttention::stored_block(const StoredRows& rows,
+                                                           std::int64_t first_col,
+                                                           Range keys) const {
+  const DType dtype = rows.cache->dtype();
+  const bool has_next = rows.num_next >= keys.end;
+  return {.rows = rows.rows.data() + keys.begin,
+          .count = keys.end - keys.begin,
+          .cols = shape_.key_dim,
+          .offset = static_cast<std::int64_t>(bytes_of(dtype, first_col)),
+          .bytes = static_cast<std::int64_t>(bytes_of(dtype, shape_.key_dim)),
+          .next = has_next ? rows.next.data() + keys.begin : nullptr};
+}
+
 void HeadGroupAttention::add_block_to(const TileRows& group,
                                       std::int64_t begin,
-                                      const KeysAndValues& block) const {
+                                      const Block& block) const {
   const kernels::cpu::MathTable& math = kernels::cpu::kernels().math;
   const std::int64_t count =
-      std::min(block.keys.rows, group.position_of(group.rows.count - 1) + 1 - begin);
+      std::min(block.count, group.position_of(group.rows.count - 1) + 1 - begin);
   if (count <= 0) return;  // the whole block is masked
-  math.product({.a = block.keys.data,
-                .a_row = block.keys.stride,
-                .b = group.queries,
-                .ldb = group.rows.width,
-                .c = scores_,
-                .ldc = group.rows.width,
-                .m = count,
-                .n = group.rows.width,
-                .k = shape_.key_dim});
+  score(group, block, count);
   const VisibleKeys visible = visible_keys(group, begin, count);
   math.softmax_block({.scores = scores_,
                       .count = count,
@@ -250,7 +331,7 @@ void HeadGroupAttention::add_block_to(const TileRows& group,
                       .sum = group.state.sum,
                       .correction = correction_});
   if (visible.all) {
-    add_values(group, {0, group.rows.count}, {0, count}, block.values);
+    add_values(group, {0, group.rows.count}, {0, count}, block);
     return;
   }
   // One product per run of rows with the same visible keys. Masked keys are skipped, not weighted
@@ -263,7 +344,7 @@ void HeadGroupAttention::add_block_to(const TileRows& group,
            visible.end[static_cast<std::size_t>(end)] == keys.end) {
       ++end;
     }
-    add_values(group, {r, end}, keys, block.values);
+    add_values(group, {r, end}, keys, block);
     r = end;
   }
 }
@@ -272,14 +353,29 @@ void HeadGroupAttention::add_block_to(const TileRows& group,
 void HeadGroupAttention::add_values(const TileRows& group,
                                     Range rows,
                                     Range keys,
-                                    kernels::cpu::RowsF32 values) const {
+                                    const Block& block) const {
   if (keys.begin >= keys.end) return;
-  kernels::cpu::kernels().math.product({.a = scores_ + keys.begin * group.rows.width + rows.begin,
+  const float* weights = scores_ + keys.begin * group.rows.width + rows.begin;
+  float* acc = group.state.acc + rows.begin * shape_.value_dim;
+  if (block.stored != nullptr) {
+    const StoredCache& cache = *block.stored->cache;
+    const std::int64_t first_col = cache.key_size() + group.tile->source * shape_.value_dim;
+    block.stored->kernels.add_values(stored_block(*block.stored, first_col, keys),
+                                     {.weights = weights,
+                                      .width = group.rows.width,
+                                      .factor = correction_ + rows.begin,
+                                      .acc = acc,
+                                      .ld = shape_.value_dim,
+                                      .m = rows.end - rows.begin});
+    return;
+  }
+  const kernels::cpu::RowsF32& values = block.decoded.values;
+  kernels::cpu::kernels().math.product({.a = weights,
                                         .a_row = 1,
                                         .a_col = group.rows.width,
                                         .b = values.data + keys.begin * values.stride,
                                         .ldb = values.stride,
-                                        .c = group.state.acc + rows.begin * shape_.value_dim,
+                                        .c = acc,
                                         .ldc = shape_.value_dim,
                                         .m = rows.end - rows.begin,
                                         .n = shape_.value_dim,

@@ -53,6 +53,13 @@ class HeadGroupAttention {
   };
   struct TileRows;
   struct VisibleKeys;
+  struct StoredRows;
+  // Keys and values of a block: decoded, or (with `stored`) as stored.
+  struct Block {
+    KeysAndValues decoded = {};
+    const StoredRows* stored = nullptr;
+    std::int64_t count = 0;  // positions
+  };
 
   float* queries(std::size_t tile) const {
     return queries_ + static_cast<std::int64_t>(tile) * query_elems_;
@@ -63,12 +70,15 @@ class HeadGroupAttention {
   }
   void clear(std::size_t tile, float* states) const;
   void add_block(Positions positions, float* states) const;
-  void add_block_to(const TileRows& group, std::int64_t begin, const KeysAndValues& block) const;
+  bool reads_stored() const;
+  kernels::cpu::StoredBlock stored_block(const StoredRows& rows,
+                                         std::int64_t first_col,
+                                         Range keys) const;
+  void add_block_to(const TileRows& group, std::int64_t begin, const Block& block) const;
+  void score(const TileRows& group, const Block& block, std::int64_t count) const;
+  void score_stored(const TileRows& group, const StoredRows& rows, std::int64_t count) const;
   VisibleKeys visible_keys(const TileRows& group, std::int64_t begin, std::int64_t count) const;
-  void add_values(const TileRows& group,
-                  Range rows,
-                  Range keys,
-                  kernels::cpu::RowsF32 values) const;
+  void add_values(const TileRows& group, Range rows, Range keys, const Block& block) const;
 
   const AttentionShape& shape_;
   std::span<const HeadTile> tiles_;
@@ -80,6 +90,8 @@ class HeadGroupAttention {
   float* correction_;  // [kAttentionRows]
   float* total_;       // one state per tile
   float* split_;       // one state per tile
+  float* keys_;        // stored keys, decoded and transposed: [key_dim, kAttentionBlock]
+  float* by_row_;      // their scores: [kMaxStoredRows, kAttentionBlock]
   float* memory_;      // of the source
 };
 

@@ -14,10 +14,13 @@ constexpr std::int64_t kRowsPerTile = 2 * kAttentionRows;
 // Source i is KV head i of the cache.
 class HeadsOfCache final : public KeyValueSource {
  public:
-  HeadsOfCache(const KvCache& cache, std::int64_t head_dim) : cache_(cache), head_dim_(head_dim) {}
+  HeadsOfCache(const KvCache& cache, std::int64_t head_dim)
+      : cache_(cache), stored_(stored_cache(cache, head_dim)), head_dim_(head_dim) {}
 
   // [2, kAttentionBlock, head_dim]
   std::int64_t memory_elems() const override { return 2 * kAttentionBlock * head_dim_; }
+
+  const StoredCache* stored() const override { return stored_; }
 
   KeysAndValues load(const HeadTile& tile, Positions positions, float* memory) const override {
     const KvCache::Part part = {.begin = positions.begin,
@@ -34,7 +37,15 @@ class HeadsOfCache final : public KeyValueSource {
   }
 
  private:
+  // Kernels read whole registers: heads must be a multiple of them. Caches of plugins have no rows.
+  static const StoredCache* stored_cache(const KvCache& cache, std::int64_t head_dim) {
+    const auto* stored = dynamic_cast<const StoredCache*>(&cache);
+    const bool has_kernels = stored != nullptr && stored->kernels().add_values != nullptr;
+    return has_kernels && head_dim % 16 == 0 ? stored : nullptr;
+  }
+
   const KvCache& cache_;
+  const StoredCache* stored_;
   std::int64_t head_dim_;
 };
 

@@ -11,6 +11,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/registry.h"
 
 namespace graft::ops::cpu {
@@ -216,7 +217,7 @@ void decode(benchmark::State& state,
     layer.run(1, context_len);
   const std::int64_t row =
       shape.num_kv_heads == 0 ? shape.key_dim() : 2 * shape.num_kv_heads * shape.head_dim;
-  const std::int64_t bytes = context_len * row * (dtype == "f32" ? 4 : 2);
+  const auto bytes = context_len * static_cast<std::int64_t>(bytes_of(*cache_dtype(dtype), row));
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 
@@ -227,7 +228,7 @@ void decode(benchmark::State& state,
       {.name = "mla16x576", .num_heads = 16, .num_kv_heads = 0, .head_dim = 64, .rank = 512},
   };
   for (const Shape& shape : shapes) {
-    for (const char* dtype : {"f16", "bf16", "f32"}) {
+    for (const char* dtype : {"f16", "bf16", "f32", "fp8", "q8_0", "q4_0"}) {
       const std::string suffix = "/" + shape.name + "/" + dtype;
       benchmark::RegisterBenchmark(("attention_prefill" + suffix).c_str(),
                                    [=](benchmark::State& state) { prefill(state, shape, dtype); })

@@ -151,6 +151,25 @@ TEST(AttentionCpu, IsInvariantToTheBlockSize) {
   }
 }
 
+// Prefill decodes keys and values first, decode reads them as stored.
+TEST(AttentionCpu, StoredRowsHaveTheBitsOfDecodedOnes) {
+  for (const char* dtype : {"f32", "f16", "bf16", "fp8", "q8_0", "q4_0"}) {
+    for (const std::int64_t window : {0, 100}) {
+      WideGqaModel model(true, window, {{"dtype", dtype}, {"block_tokens", "16"}}, true);
+      const auto want = run(model, long_schedules()[0], 1);
+      EXPECT_TRUE(same_bits(run(model, long_schedules()[1], 1), want)) << dtype << ' ' << window;
+      EXPECT_TRUE(same_bits(run(model, long_schedules()[1], 3), want)) << dtype << ' ' << window;
+    }
+  }
+}
+
+TEST(AttentionCpu, StoredRowsMatchTheFormula) {
+  for (const std::int64_t window : {0, 100}) {
+    WideGqaModel model(true, window, kLongExactCache, true);
+    expect_plain_results(model, long_schedules()[1]);
+  }
+}
+
 TEST(MlaCpu, BothFormsMatchTheFormula) {
   for (const std::int64_t q_lora_rank : {0, 18}) {
     MlaModel absorbed(q_lora_rank, {}, kExactCache);

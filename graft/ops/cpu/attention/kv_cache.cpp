@@ -8,6 +8,7 @@
 #include "graft/base/system/reserved_memory.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/builtin_kwargs.h"
+#include "graft/ops/cpu/attention/stored_cache.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
 #include "graft/ops/profiler.h"
@@ -22,18 +23,23 @@ using DecodeRows = void (*)(kernels::cpu::StoredRows in, float* out);
 
 struct CacheType {
   DType dtype;
+  kernels::cpu::StoredAttention kernels::cpu::MathTable::*attention;
   DecodeRows kernels::cpu::MathTable::*decode_rows;  // null: row by row with the dtype's codec
 };
 
 constexpr std::array kCacheTypes = {
-    CacheType{DType::F32, &kernels::cpu::MathTable::decode_f32_rows},
-    CacheType{DType::F16, &kernels::cpu::MathTable::decode_f16_rows},
-    CacheType{DType::BF16, &kernels::cpu::MathTable::decode_bf16_rows},
-    CacheType{DType::Q8_0, nullptr},
-    CacheType{DType::Q4_0, nullptr},
+    CacheType{DType::F32, &kernels::cpu::MathTable::attend_f32,
+              &kernels::cpu::MathTable::decode_f32_rows},
+    CacheType{DType::F16, &kernels::cpu::MathTable::attend_f16,
+              &kernels::cpu::MathTable::decode_f16_rows},
+    CacheType{DType::BF16, &kernels::cpu::MathTable::attend_bf16,
+              &kernels::cpu::MathTable::decode_bf16_rows},
+    CacheType{DType::F8_E4M3, &kernels::cpu::MathTable::attend_e4m3, nullptr},
+    CacheType{DType::Q8_0, &kernels::cpu::MathTable::attend_q8_0, nullptr},
+    CacheType{DType::Q4_0, &kernels::cpu::MathTable::attend_q4_0, nullptr},
 };
 
-class KvCacheCpu final : public KvCache {
+class KvCacheCpu final : public KvCache, public StoredCache {
  public:
   KvCacheCpu(std::string module,
              const KvCacheParams& params,
@@ -42,6 +48,7 @@ class KvCacheCpu final : public KvCache {
       : module_(std::move(module)),
         params_(params),
         dtype_(type.dtype),
+        attention_(type.attention),
         decode_rows_(type.decode_rows),
         row_bytes_(bytes_of(dtype_, params_.key_size + params_.value_size)),
         block_tokens_(block_tokens) {}
@@ -101,6 +108,24 @@ class KvCacheCpu final : public KvCache {
   }
   void read_values(const SequenceSlice& sequence, const Part& part, float* out) const override {
     read(sequence, part, params_.key_size + part.first_col, out);
+  }
+
+  kernels::cpu::StoredAttention kernels() const override {
+    return kernels::cpu::kernels().math.*attention_;
+  }
+  DType dtype() const override { return dtype_; }
+  std::int64_t key_size() const override { return params_.key_size; }
+  void row_pointers(const SequenceSlice& sequence,
+                    std::int64_t begin,
+                    std::int64_t end,
+                    const std::byte** out) const override {
+    for (std::int64_t position = begin; position < end;) {
+      const std::int64_t block_end =
+          std::min(end, position - position % block_tokens_ + block_tokens_);
+      const std::byte* row = at(sequence, position);
+      for (; position < block_end; ++position, row += row_bytes_)
+        *out++ = row;
+    }
   }
 
  private:
@@ -175,6 +200,7 @@ class KvCacheCpu final : public KvCache {
   std::string module_;
   KvCacheParams params_;
   DType dtype_;
+  kernels::cpu::StoredAttention kernels::cpu::MathTable::*attention_;
   DecodeRows kernels::cpu::MathTable::*decode_rows_;
   std::size_t row_bytes_;
   std::int64_t block_tokens_;
@@ -184,7 +210,7 @@ class KvCacheCpu final : public KvCache {
 
 const CacheType& type_kwarg(const BuildContext& context) {
   const std::string word = context.word_kwarg(cpu_cache_type_kwarg());
-  const std::optional<DType> dtype = dtype_from_name(word);
+  const std::optional<DType> dtype = cache_dtype(word);
   const auto found = std::ranges::find(kCacheTypes, dtype, &CacheType::dtype);
   GRAFT_CHECK(found != kCacheTypes.end(), "no cache type for the declared word ", word);
   return *found;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/ops/builtin_kwargs.h"
 #include "graft/quant/codec.h"
 #include "graft/testing/ops.h"
 
@@ -58,12 +59,12 @@ TEST(KvCacheCpu, KeepsRowsAtTheirPositionsInShuffledBlocks) {
 }
 
 TEST(KvCacheCpu, QuantizedRowsMatchTheirCodec) {
-  for (const char* dtype : {"q8_0", "q4_0"}) {
+  for (const char* dtype : {"fp8", "q8_0", "q4_0"}) {
     TestModel model;
     constexpr KvCacheParams kWide = {.key_size = 128, .value_size = 64, .head_size = 32};
     auto& cache = model.add<KvCache>("cpu.kv_cache", "c", kWide, {{"dtype", dtype}});
     cache.allocate(2, 16);
-    const auto type = static_cast<std::size_t>(*dtype_from_name(dtype));
+    const auto type = static_cast<std::size_t>(*cache_dtype(dtype));
     EXPECT_EQ(cache.bytes_per_block(), 16 * bytes_of(static_cast<DType>(type), 128 + 64));
     Batch batch;
     batch.sequences = {

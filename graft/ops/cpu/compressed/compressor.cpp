@@ -26,6 +26,7 @@ class CompressorCpu final : public CompressorCore {
       : module_(context.module),
         params_(params),
         window_cache_(*context.child_as<KvCache>("window_cache")),
+        kv_cache_(*context.child_as<KvCache>("kv_cache")),
         kv_norm_(*context.child_as<Norm>("kv_norm")),
         rotary_emb_(*context.child_as<Rope>("rotary_emb")) {}
 
@@ -36,7 +37,7 @@ class CompressorCpu final : public CompressorCore {
   }
   void unload() override { position_bias_ = {}; }
 
-  void add_bias(TensorView logits, Pass& pass) override {
+  void store(TensorView projection, TensorView logits, Pass& pass) override {
     for (const SequenceSlice& sequence : pass.batch.sequences) {
       const std::int64_t first = sequence.context_len - sequence.num_tokens;
       for (std::int64_t i = 0; i < sequence.num_tokens; ++i) {
@@ -45,12 +46,20 @@ class CompressorCpu final : public CompressorCore {
                                           logits.cols());
       }
     }
+    window_cache_.write(projection, logits, pass);
   }
 
-  void compress(TensorView entries, Pass& pass) override {
+  void compress(Pass& pass) override {
+    const Workspace::Scope scope(pass.workspace);
+    const TensorView entries = pass.workspace.f32({pass.batch.num_tokens(), params_.head_dim});
     std::fill_n(entries.f32(), entries.num_elems(), 0.0F);
     const std::vector<CompleteWindow> windows = complete_windows(pass.batch);
-    if (windows.empty()) return;
+    if (!windows.empty()) make_entries(windows, entries, pass);
+    kv_cache_.write(entries, {}, pass);
+  }
+
+ private:
+  void make_entries(const std::vector<CompleteWindow>& windows, TensorView entries, Pass& pass) {
     const Workspace::Scope scope(pass.workspace);
     const auto num_windows = static_cast<std::int64_t>(windows.size());
     const TensorView memory =
@@ -63,7 +72,6 @@ class CompressorCpu final : public CompressorCore {
     rotate(windows, entries, pass);
   }
 
- private:
   std::vector<CompleteWindow> complete_windows(const Batch& batch) const {
     std::vector<CompleteWindow> windows;
     for (const SequenceSlice& sequence : batch.unpadded_sequences()) {
@@ -145,6 +153,7 @@ class CompressorCpu final : public CompressorCore {
   std::string module_;
   CompressorParams params_;
   KvCache& window_cache_;
+  KvCache& kv_cache_;
   Norm& kv_norm_;
   Rope& rotary_emb_;
   std::vector<float> position_bias_;  // [rate, row_size]

@@ -21,10 +21,12 @@ class IndexerCuda final : public IndexerCore {
         shape_{.num_heads = params_.num_heads,
                .head_dim = params_.head_dim,
                .top_k = params_.top_k,
-               .scale = params_.scale},
+               .scale = params_.scale,
+               .rate = params_.compress_rate},
         kv_cache_(cache_of(context)) {}
 
   void load(WeightProvider& weights) override {
+    if (params_.compress_rate > 1) return;  // the compressor norms the keys
     use_gpu(device_.index);
     norm_weight_ = upload(weights, ".k_norm.weight");
     norm_bias_ = upload(weights, ".k_norm.bias");
@@ -66,13 +68,14 @@ class IndexerCuda final : public IndexerCore {
                     Workspace& workspace) {
     const Workspace::Scope scope(workspace);
     kernels::cuda::RowRange rows = {.first = 0, .count = batch.num_rows};
-    if (batch.max_context <= params_.top_k) {
+    const std::int64_t keys = kernels::cuda::max_keys(shape_, batch);
+    if (keys <= params_.top_k) {
       return kernels::cuda::select_positions(shape_, batch, nullptr, selected, rows, gpu.stream());
     }
-    const auto row_bytes = static_cast<std::size_t>(batch.max_context) * sizeof(float);
+    const auto row_bytes = static_cast<std::size_t>(keys) * sizeof(float);
     const std::int64_t step = std::clamp(static_cast<std::int64_t>(kIndexScoreBytes / row_bytes),
                                          std::int64_t{1}, batch.num_rows);
-    const TensorView scores = workspace.f32({step, batch.max_context});
+    const TensorView scores = workspace.f32({step, keys});
     for (; rows.first < batch.num_rows; rows.first += step) {
       rows.count = std::min(step, batch.num_rows - rows.first);
       kernels::cuda::index_scores(shape_, batch, kv_cache_.rows(), rows_of(q), rows_of(weights),

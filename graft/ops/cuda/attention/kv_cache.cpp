@@ -16,7 +16,7 @@ namespace {
 
 DType cache_type(const BuildContext& context) {
   const std::string word = context.word_kwarg(cuda_cache_type_kwarg());
-  const std::optional<DType> dtype = dtype_from_name(word);
+  const std::optional<DType> dtype = cache_dtype(word);
   GRAFT_CHECK(dtype && kernels::cuda::is_cache_type(*dtype),
               "no cache kernel for the declared word ", word);
   return *dtype;

@@ -11,6 +11,7 @@ void DeviceEpilogue::load(WeightProvider& weights,
                           const ExpertsParams& params,
                           Device device) {
   swiglu_limit_ = params.swiglu_limit;
+  limits_silu_ = params.limits_silu;
   if (!params.bias) return;
   use_gpu(device.index);
   const ExpertBiases biases = load_expert_biases(weights, module, params);
@@ -32,7 +33,8 @@ kernels::cuda::ExpertEpilogue DeviceEpilogue::get() const {
   return {.gate_bias = floats(gate_bias_),
           .up_bias = floats(up_bias_),
           .down_bias = floats(down_bias_),
-          .swiglu_limit = swiglu_limit_};
+          .swiglu_limit = swiglu_limit_,
+          .limits_silu = limits_silu_};
 }
 
 }  // namespace graft::ops::cuda

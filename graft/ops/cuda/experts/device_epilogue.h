@@ -23,6 +23,7 @@ class DeviceEpilogue {
 
  private:
   float swiglu_limit_ = 0.0F;
+  bool limits_silu_ = false;
   // [experts, rows of the projection] f32; empty: none
   Buffer gate_bias_;
   Buffer up_bias_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graft/base/check.h"
+#include "graft/ops/cuda/runtime/pinned_ranges.h"
 
 namespace graft::ops::cuda {
 
@@ -36,8 +37,7 @@ void ExpertRing::start(Key key, std::span<const HostCopy> copies) {
   next_ = (next_ + 1) % slots_.size();
   slot.released->hold(copies_);
   for (const HostCopy& copy : copies) {
-    check_cuda(cudaMemcpyAsync(data(slot) + copy.to, copy.from, copy.bytes, cudaMemcpyHostToDevice,
-                               copies_.get()),
+    check_cuda(copy_to_gpu(data(slot) + copy.to, copy.from, copy.bytes, copies_.get()),
                "copying experts to the GPU");
   }
   slot.copied->record(copies_);

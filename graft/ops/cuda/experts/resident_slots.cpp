@@ -2,6 +2,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/kernels/cuda/moe/panel_experts.h"
+#include "graft/ops/cuda/runtime/pinned_ranges.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -55,8 +56,7 @@ void ResidentSlots::unload() {
 void ResidentSlots::copy(std::int64_t slot, std::int64_t expert, cudaStream_t stream) {
   const std::vector<std::uint8_t> all(slot_of_.size(), 1);
   for (const HostCopy& piece : copies_.copies_of(expert, all)) {
-    check_cuda(cudaMemcpyAsync(slot_at(slot) + piece.to, piece.from, piece.bytes,
-                               cudaMemcpyHostToDevice, stream),
+    check_cuda(copy_to_gpu(slot_at(slot) + piece.to, piece.from, piece.bytes, stream),
                "copying experts to the GPU");
   }
 }

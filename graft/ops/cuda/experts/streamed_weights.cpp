@@ -57,6 +57,8 @@ void for_each_run(ExpertRange experts,
 std::string StreamedWeights::obstacle(const ExpertStore& store) {
   if (store.empty()) return "the operator for decode does not offer its weights";
   if (store.is_on_disk) return "the weights do not fit into host memory and stay on disk";
+  if (store.has_column_order)
+    return "they read the columns of x in orders of their own (GPTQ's desc_act)";
   if (!ExpertCopies::is_uniform(store)) return "the experts have several types";
   for (const ExpertProjection& projection : {store.gate_proj, store.up_proj, store.down_proj}) {
     if (!can_unpack(projection))

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cuda_runtime.h>
 #include <unistd.h>
 
 #include "graft/kernels/cuda/errors.h"
@@ -16,9 +15,13 @@ struct Pages {
   std::uintptr_t end = 0;
 };
 
+std::uintptr_t page_size() {
+  return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+}
+
 // The pages of the ranges, merged where they touch.
 std::vector<Pages> pages_of(const std::vector<std::span<const std::byte>>& ranges) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page = page_size();
   std::vector<Pages> all;
   for (const std::span<const std::byte> range : ranges) {
     const auto begin = reinterpret_cast<std::uintptr_t>(range.data());
@@ -43,7 +46,7 @@ void* address(std::uintptr_t page) {
 
 // Neighbours may have locked the page that they share with this range.
 cudaError_t lock(Pages& pages) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t page = page_size();
   cudaError_t error = cudaSuccess;
   for (std::uintptr_t skipped = 0; skipped < 4; ++skipped) {
     const Pages inner = {.begin = pages.begin + skipped % 2 * page,
@@ -62,6 +65,23 @@ cudaError_t lock(Pages& pages) {
 }
 
 }  // namespace
+
+cudaError_t copy_to_gpu(std::byte* to,
+                        const std::byte* from,
+                        std::size_t bytes,
+                        cudaStream_t stream) {
+  const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream);
+  if (error != cudaErrorInvalidValue) return error;
+  const auto begin = reinterpret_cast<std::uintptr_t>(from);
+  const std::uintptr_t first = begin / page_size();
+  const std::uintptr_t last = (begin + bytes - 1) / page_size();
+  if (bytes == 0 || first == last) return error;
+  cudaGetLastError();  // clears the error
+  const std::size_t half = ((first + last + 1) / 2) * page_size() - begin;
+  const cudaError_t first_error = copy_to_gpu(to, from, half, stream);
+  if (first_error != cudaSuccess) return first_error;
+  return copy_to_gpu(to + half, from + half, bytes - half, stream);
+}
 
 std::string PinnedRanges::pin(const std::vector<std::span<const std::byte>>& ranges) {
   std::string problem;

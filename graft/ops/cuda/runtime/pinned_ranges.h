@@ -9,7 +9,16 @@
 #include <string>
 #include <vector>
 
+#include <cuda_runtime.h>
+
 namespace graft::ops::cuda {
+
+// Copies to a GPU from memory that may be locked in parts by several objects. CUDA refuses a copy
+// that crosses their borders, which are between pages: such a one is cut in halves.
+cudaError_t copy_to_gpu(std::byte* to,
+                        const std::byte* from,
+                        std::size_t bytes,
+                        cudaStream_t stream);
 
 class PinnedRanges {
  public:
