@@ -8,6 +8,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
+#include "graft/base/text/json.h"
 
 namespace graft::chat {
 namespace {
@@ -237,7 +238,25 @@ std::string known_names() {
   return names;
 }
 
+// The template in a tokenizer_config.json: a text, or a list of them of which "default" is taken.
+ChatTemplate read_json_template(const std::string& path) {
+  const Json json = read_json_file(path);
+  const auto found = json.is_object() ? json.find("chat_template") : json.end();
+  if (json.is_object() && found != json.end()) {
+    if (found->is_string()) return {found->get<std::string>(), path};
+    if (found->is_array()) {
+      for (const Json& entry : *found) {
+        if (!entry.is_object() || entry.value("name", Json()) != "default") continue;
+        const Json text = entry.value("template", Json());
+        if (text.is_string()) return {text.get<std::string>(), path};
+      }
+    }
+  }
+  fail(path, ": has no \"chat_template\"");
+}
+
 ChatTemplate read_template(const std::string& path) {
+  if (path.ends_with(".json")) return read_json_template(path);
   const MappedFile file(path);
   const auto bytes = file.bytes();
   if (bytes.size() > kMaxTemplateBytes) {

@@ -1,8 +1,12 @@
 #include "graft/chat/builtin_templates.h"
 
+#include <fstream>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/base/system/temp_dir.h"
 
 namespace graft::chat {
 namespace {
@@ -109,6 +113,21 @@ TEST(BuiltinTemplates, ModelTemplateOverridesChatml) {
   EXPECT_EQ(select_template(data, "").warning, "");
   EXPECT_NE(select_template(data, "phi3").chat_template.render({}), "own");
   EXPECT_THROW(select_template(data, "no-such-template"), Error);
+}
+
+TEST(BuiltinTemplates, ATokenizerConfigIsATemplateFile) {
+  const TempDir folder;
+  const std::string file = folder / "tokenizer_config.json";
+  const auto rendered = [&](const char* json) {
+    std::ofstream(file) << json;
+    return select_template({}, file).chat_template.render({});
+  };
+  EXPECT_EQ(rendered(R"({"chat_template": "one"})"), "one");
+  EXPECT_EQ(rendered(R"({"chat_template": [{"name": "tools", "template": "t"},
+                                           {"name": "default", "template": "two"}]})"),
+            "two");
+  EXPECT_THROW(rendered(R"({"chat_template": 5})"), Error);
+  EXPECT_THROW(rendered("[]"), Error);
 }
 
 TEST(BuiltinTemplates, AModelWithoutATemplateUsesThatOfItsFamily) {

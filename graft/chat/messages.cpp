@@ -72,7 +72,10 @@ void check_content(const OrderedJson& message, const std::string& role, const st
   for (std::size_t i = 0; i < content->size(); ++i) {
     const std::string part_path = element_path(where + ".content", i);
     const OrderedJson& part = require_object((*content)[i], part_path);
-    if (require_text(part, "type", part_path) == "text") require_text(part, "text", part_path);
+    const std::string& type = require_text(part, "type", part_path);
+    if (type != "text")
+      fail(part_path, ".type: '", type, "' is not supported, only 'text': models read no images");
+    require_text(part, "text", part_path);
   }
 }
 
@@ -96,6 +99,8 @@ void check_message(const OrderedJson& message, const std::string& where) {
   const std::string& role = require_text(message, "role", where);
   check_role(role, where);
   check_content(message, role, where);
+  const OrderedJson* images = find(message, "images");
+  if (images != nullptr && !images->empty()) fail(where, ".images: images are not supported");
   for (const char* field : kTextFields)
     check_optional_text(message, field, where);
   const OrderedJson* calls = find(message, "tool_calls");
@@ -110,11 +115,6 @@ void check_message(const OrderedJson& message, const std::string& where) {
 std::string joined_text(const OrderedJson& parts, const std::string& where) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string& type = require_text(parts[i], "type", element_path(where, i));
-    if (type != "text") {
-      fail(element_path(where, i), ": the chat template of this model supports text only, not ",
-           type);
-    }
     if (i > 0) text += '\n';
     text += require_text(parts[i], "text", element_path(where, i));
   }

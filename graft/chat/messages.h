@@ -7,13 +7,13 @@
 
 namespace graft::chat {
 
-// Checks roles, text or content parts, tool calls, tool results and reasoning. Throws Error.
+// Checks roles, text or content parts, tool calls, tool results and reasoning. Throws Error, also
+// for parts other than text: a template would write the mark of an image that the model never sees.
 void check_messages(const OrderedJson& messages);
 // `tools` is a list of tool definitions or null. Throws Error.
 void check_tools(const OrderedJson& tools);
 
 // Joins content parts into one string, one line per part, for templates that do not handle parts.
-// Throws Error for parts other than text (images, audio).
 OrderedJson flatten_content(OrderedJson messages);
 
 // Parses the arguments of tool calls into objects. Clients send them as JSON text; templates print

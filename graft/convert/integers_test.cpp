@@ -14,8 +14,9 @@
 #include "graft/formats/gguf/metadata.h"
 #include "graft/models/build/make_blueprint.h"
 #include "graft/models/weights/weight_store.h"
+#include "graft/testing/checkpoints/integer_checkpoint.h"
+#include "graft/testing/checkpoints/published_v4.h"
 #include "graft/testing/golden.h"
-#include "graft/testing/integer_checkpoint.h"
 
 namespace graft::convert {
 namespace {
@@ -82,16 +83,26 @@ TEST_F(ConvertIntegers, KeepsTheBitsOfReorderedRows) {
 
 // GGUF has no order of columns: such weights are decoded.
 TEST_F(ConvertIntegers, RestoresTheOrderOfColumns) {
+  for (const char* name : {"llama", "qwen3-moe"}) {  // the latter has experts
+    const TempDir folder;
+    const formats::test::IntegerCheckpoint checkpoint(
+        golden_checkpoint(name), folder.path(),
+        {"", formats::IntegerPacking::Gptq, 4, 32, true, true, true});
+    const auto source = models::open_checkpoint(checkpoint.integers());
+    convert(*source, "F32");
+    EXPECT_EQ(num_equal(*source, out_, DType::Q4_0), 0);
+    const Job job = plan_job(*source, "auto");
+    for (const Recipe& recipe : job.recipes)
+      EXPECT_FALSE(is_quantized(recipe.dtype)) << recipe.name;
+  }
+}
+
+TEST_F(ConvertIntegers, KeepsTheBitsOfFp4Experts) {
   const TempDir folder;
-  const formats::test::IntegerCheckpoint checkpoint(
-      golden_checkpoint("llama"), folder.path(),
-      {"", formats::IntegerPacking::Gptq, 4, 64, true, true, true});
-  const auto source = models::open_checkpoint(checkpoint.integers());
-  convert(*source, "F32");
-  EXPECT_EQ(num_equal(*source, out_, DType::Q4_0), 0);
-  const Job job = plan_job(*source, "auto");
-  for (const Recipe& recipe : job.recipes)
-    EXPECT_FALSE(is_quantized(recipe.dtype)) << recipe.name;
+  const formats::test::PublishedV4 checkpoint(golden_checkpoint("deepseek-v4"), folder.path());
+  const auto source = models::open_checkpoint(checkpoint.published());
+  convert(*source, "auto");
+  EXPECT_EQ(num_equal(*source, out_, DType::MXFP4), checkpoint.num_fp4());
 }
 
 }  // namespace

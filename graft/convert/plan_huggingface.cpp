@@ -77,6 +77,8 @@ std::vector<std::int64_t> gguf_shape(const ModelConfig& config,
   const TensorInfo& tensor = *source.weight;
   std::vector<std::int64_t> shape = tensor.shape;
   if (models::is_expert_layout(mapped.transform)) {
+    if (tensor.dtype == DType::F8_E4M3 && source.scale == nullptr)
+      fail(tensor.name, "_scale is missing");
     shape = models::expert_shape(
         {.tensor = &tensor, .scales = source.scale, .transform = mapped.transform});
     shape.insert(shape.begin(), tensor.shape[0]);

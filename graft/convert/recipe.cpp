@@ -1,6 +1,7 @@
 #include "graft/convert/recipe.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -76,6 +77,16 @@ RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& bloc
     const RecipeSource& from = recipe.sources[i];
     if (from.scale == nullptr) continue;
     Scales& scales = scales_[i];
+    if (formats::is_transposed(recipe.transform)) {
+      scales.layout = quant::ScaleLayout::fit(
+          recipe.shape, std::array{recipe.shape[0], recipe.shape[1], std::int64_t{1}});
+      for (std::int64_t expert = 0; expert < recipe.shape[0]; ++expert) {
+        const std::vector<float> rows = models::expert_scales(
+            {.tensor = from.weight, .scales = from.scale, .transform = recipe.transform}, expert);
+        scales.values.insert(scales.values.end(), rows.begin(), rows.end());
+      }
+      continue;
+    }
     try {
       scales.layout = block_size.size() == 2
                           ? quant::ScaleLayout::fit(from.weight->shape, from.scale->shape,
@@ -85,7 +96,7 @@ RowReader::RowReader(const Recipe& recipe, const std::vector<std::int64_t>& bloc
       fail(from.scale->name, ": ", error.what());
     }
     scales.values.resize(static_cast<std::size_t>(from.scale->num_elems()));
-    decode(from.scale->dtype, from.scale->data.data(), scales.values);
+    quant::decode_scales(from.scale->dtype, from.scale->data.data(), scales.values);
   }
 }
 
@@ -113,6 +124,8 @@ void RowReader::read(std::int64_t begin, std::int64_t count, float* out) const {
     std::vector<std::byte> rows(bytes_of(recipe_.source_dtype(), count * row_elems));
     gather_experts(begin, count, rows.data());
     decode(recipe_.source_dtype(), rows.data(), {out, static_cast<std::size_t>(count * row_elems)});
+    const Scales& scales = scales_[0];
+    if (!scales.values.empty()) scales.layout.apply(out, begin, count, scales.values);
     return;
   }
   if (recipe_.transform == TensorTransform::KvBKey) {

@@ -12,6 +12,7 @@
 #include "graft/base/system/mapped_file.h"
 #include "graft/formats/gguf/gguf_source.h"
 #include "graft/formats/huggingface/hf_folder.h"
+#include "graft/formats/mistaken_file.h"
 #include "graft/formats/weight_source.h"
 
 namespace graft::formats {
@@ -59,6 +60,7 @@ std::unique_ptr<WeightSource> open_by_content(const std::filesystem::path& path)
   const MappedFile file(path);
   const FileBytes bytes = file.bytes();
   if (starts_with(bytes, "GGUF")) return open_gguf(path);
+  refuse_mistaken_file(path.string(), bytes);
   if (path.extension() == ".safetensors" || looks_like_safetensors(bytes)) {
     return open_safetensors_file(path);
   }

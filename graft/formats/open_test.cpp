@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "graft/formats/gguf/gguf_writer.h"
 #include "graft/formats/huggingface/hf_config_files.h"
@@ -78,6 +79,21 @@ TEST(OpenWeights, RejectsPathsThatAreNotCheckpoints) {
   test::write_file(temp / "config.json", R"({"model_type": "llama"})");
   EXPECT_NE(error(temp.path()), "");
   EXPECT_EQ(error(temp / "config.json"), "");
+  test::write_file(temp / "c.gguf", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
+  EXPECT_NE(error(temp / "c.gguf").find("a Git LFS pointer"), std::string::npos);
+  test::write_file(temp / "d.safetensors", "\n<!DOCTYPE HTML><p>404");
+  EXPECT_NE(error(temp / "d.safetensors").find("an HTML page"), std::string::npos);
+  test::write_file(temp / "pytorch_model.bin", "PK\x03\x04 more");
+  EXPECT_NE(error(temp / "pytorch_model.bin").find("a ZIP or PyTorch file"), std::string::npos);
+  EXPECT_NE(error(temp.path()).find("pytorch_model.bin"), std::string::npos) << error(temp.path());
+  std::filesystem::create_directory(temp / "lfs");
+  test::write_file(temp / "lfs/config.json", "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_NE(error(temp / "lfs").find("config.json: a Git LFS pointer"), std::string::npos);
+  test::write_file(temp / "lfs/config.json", R"({"model_type": "llama"})");
+  test::write_file(temp / "lfs/model.safetensors", "version https://git-lfs.github.com/spec/v1\n");
+  EXPECT_NE(error(temp / "lfs").find("model.safetensors: a Git LFS pointer"), std::string::npos);
+  ASSERT_EQ(::mkfifo((temp / "pipe").c_str(), 0600), 0);
+  EXPECT_NE(error(temp / "pipe").find("not a regular file"), std::string::npos);
   test::write_file(temp / "b.gguf", "GGUF");
   EXPECT_NE(error(temp / "b.gguf"), "");
 }

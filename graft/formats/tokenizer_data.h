@@ -30,7 +30,8 @@ struct ModelTokens {
 };
 
 struct TokenizerData {
-  std::string model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram)
+  std::string model;  // "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (unigram),
+                      // "bert" (WordPiece), "whitespace" (BPE over characters of words)
   std::string pre;    // GGUF's name of the pre-tokenizer: "qwen2", "llama-bpe" …
   std::vector<std::string> tokens;  // by id
   std::vector<float> scores;        // by id, higher merges first; empty for byte-level BPE
@@ -40,6 +41,7 @@ struct TokenizerData {
   std::optional<std::int64_t> bos_id;
   std::optional<std::int64_t> eos_id;
   std::optional<std::int64_t> unk_id;
+  std::optional<std::int64_t> cls_id;  // before a text; WordPiece
   std::optional<std::int64_t> sep_id;
   std::optional<std::int64_t> pad_id;
   std::optional<std::int64_t> mask_id;
@@ -49,8 +51,10 @@ struct TokenizerData {
   std::optional<bool> add_eos;
   std::optional<bool> add_space_prefix;
   std::optional<bool> remove_extra_whitespaces;
-  std::string precompiled_charsmap;  // bytes of SentencePiece's replacements; empty: none
-  std::string chat_template;         // empty: none
+  std::optional<bool> lowercase;      // of WordPiece and "whitespace"
+  std::optional<bool> strip_accents;  // of WordPiece
+  std::string precompiled_charsmap;   // bytes of SentencePiece's replacements; empty: none
+  std::string chat_template;          // empty: none
   // The text of tokenizer.json, for what the fields above cannot express; empty for GGUF.
   std::string tokenizer_json;
 

@@ -3,7 +3,6 @@
 
 #include "graft/testing/golden.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>
@@ -14,8 +13,7 @@
 
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/verify.h"
-#include "graft/testing/indexer/reference_compressed_indexer.h"
-#include "graft/testing/indexer/reference_indexer.h"
+#include "graft/testing/checkpoints/verify_golden.h"
 #include "graft/testing/test_names.h"
 
 namespace graft::models {
@@ -49,10 +47,6 @@ constexpr std::array kCheckpoints = {"llama",
                                      "llama4",
                                      "deepseek-v4"};
 
-// The reference of gpt-oss-mxfp4 was computed with RoPE frequencies rounded to BF16
-// (tests/golden/README.md).
-constexpr double kRoundedRopeTolerance = 1e-2;
-
 bool is_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -72,53 +66,6 @@ void expect_right(const PromptReport& prompt, double tolerance) {
   EXPECT_EQ(prompt.greedy, prompt.expected_greedy) << prompt.name;
 }
 
-bool has_indexer(const std::string& checkpoint) {
-  return checkpoint == "deepseek-v3.2" || checkpoint == "glm5" || checkpoint == "deepseek-v4";
-}
-
-VerifyOptions options_of(const std::string& checkpoint) {
-  VerifyOptions options;
-  if (checkpoint == "gpt-oss-mxfp4") options.tolerance = kRoundedRopeTolerance;
-  if (!has_indexer(checkpoint)) return options;
-  options.open.operators = [](std::int64_t /*num_gpus*/) {
-    ops::Registry registry = ops::builtin_operators();
-    ops::testing::add_reference_indexer(registry);
-    ops::testing::add_reference_compressed_indexer(registry);
-    return registry;
-  };
-  options.open.rules += checkpoint == "deepseek-v4" ? ops::testing::kReferenceCompressedIndexerRule
-                                                    : ops::testing::kReferenceIndexerRule;
-  return options;
-}
-
-// Runs the whole text for every token, as the references of models with an indexer were made: the
-// order of equal scores depends on the length of the pass.
-TokenIds generate_without_cache(Model& model, TokenIds text, std::size_t count) {
-  TokenIds tokens;
-  const auto vocab_size = static_cast<std::size_t>(model.vocab_size());
-  while (tokens.size() < count) {
-    const std::vector<float> logits = run_prompts(model, {&text, 1}).front().logits;
-    const auto last = logits.end() - static_cast<std::ptrdiff_t>(vocab_size);
-    tokens.push_back(static_cast<std::int32_t>(std::max_element(last, logits.end()) - last));
-    text.push_back(tokens.back());
-  }
-  return tokens;
-}
-
-VerifyReport verify_golden(const std::string& checkpoint, const VerifyOptions& options) {
-  const std::filesystem::path folder = golden_checkpoint(checkpoint);
-  const std::filesystem::path reference = folder / "reference.safetensors";
-  if (!has_indexer(checkpoint)) return verify(folder, reference, options);
-  OpenModel open(folder, options.open);
-  VerifyReport report = verify(open.model(), reference, options);
-  const std::vector<TokenIds> prompts = read_reference_prompts(reference);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    PromptReport& prompt = report.prompts.at(i);
-    prompt.greedy = generate_without_cache(open.model(), prompts[i], prompt.expected_greedy.size());
-  }
-  return report;
-}
-
 class Golden : public ::testing::TestWithParam<const char*> {
  protected:
   static std::filesystem::path folder() { return golden_checkpoint(GetParam()); }
@@ -126,7 +73,8 @@ class Golden : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(Golden, MatchesTheReference) {
-  const VerifyReport report = verify_golden(GetParam(), options_of(GetParam()));
+  const VerifyReport report =
+      testing::verify_golden(GetParam(), folder(), testing::golden_options(GetParam()));
   ASSERT_EQ(report.prompts.size(), 2U);
   // The reference has those of the first prompt: after the embedding and after every layer.
   const auto num_layers = open_checkpoint(folder())->config().num_hidden_layers;
@@ -171,11 +119,11 @@ class GoldenLatent : public Golden {};
 
 TEST_P(GoldenLatent, AbsorbedAndExpandedFormsMatchTheReference) {
   for (const char* absorb : {"true", "false"}) {
-    VerifyOptions options = options_of(GetParam());
+    VerifyOptions options = testing::golden_options(GetParam());
     options.open.rules +=
         str("- match: {role: attention}\n  replace: {class: default, kwargs: ", "{absorb: ", absorb,
             "}}\n");
-    const VerifyReport report = verify_golden(GetParam(), options);
+    const VerifyReport report = testing::verify_golden(GetParam(), folder(), options);
     EXPECT_TRUE(report.ok()) << "absorb: " << absorb << ", error " << report.largest_error();
   }
 }

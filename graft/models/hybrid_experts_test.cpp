@@ -188,6 +188,35 @@ TEST_P(HybridExperts, FailuresEndTheirPassOnly) {
   }
 }
 
+// The same for each operation of a prompt whose experts are copied, the CPU computing some of them.
+TEST_P(HybridExperts, FailuresOfStreamedPromptsEndTheirPassOnly) {
+  PlacedModel placed(folder(), hybrid_rules("1", 64), add_test_devices);
+  ASSERT_EQ(placed.findings(), "");
+  TokenIds prompt;
+  for (std::int32_t i = 0; i < 64; ++i)
+    prompt.push_back(7 * i % static_cast<std::int32_t>(placed.model().vocab_size()));
+  const auto logits = [&] {
+    return run_prompts(placed.model(), {&prompt, 1}, {.chunk = 0}).front().logits;
+  };
+  const std::vector<float> want = logits();
+  ASSERT_GT(test_expert_counts().streamed_rows, 0);
+  std::int64_t num_failures = 0;
+  for (std::int64_t operation = 1;; operation += 5, ++num_failures) {
+    SCOPED_TRACE(operation);
+    test_fault() = {.countdown = operation};
+    try {
+      logits();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "cuda:0: broken for a test");
+      test_fault() = {};
+      expect_near(logits(), want);
+      continue;
+    }
+    break;
+  }
+  EXPECT_GT(num_failures, 5);
+}
+
 // Experts alone, beside shared experts, and beside a gated shared expert.
 INSTANTIATE_TEST_SUITE_P(Models,
                          HybridExperts,

@@ -11,9 +11,12 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/models/generate.h"
+#include "graft/ops/experts/expert_store.h"
 #include "graft/testing/decoding.h"
 #include "graft/testing/device.h"
 #include "graft/testing/golden.h"
+#include "graft/testing/near_logits.h"
 #include "graft/testing/placement.h"
 #include "graft/testing/test_names.h"
 
@@ -22,6 +25,7 @@ namespace {
 
 using ops::testing::test_host_calls;
 using testing::Decoding;
+using testing::expect_near;
 using testing::kDecodeSteps;
 using testing::PlacedModel;
 
@@ -44,6 +48,7 @@ class FaultyExperts final : public ops::Experts {
       : owned_(std::move(op)), experts_(dynamic_cast<ops::Experts&>(*owned_)) {}
   void load(ops::WeightProvider& weights) override { owned_->load(weights); }
   void unload() override { owned_->unload(); }
+  ops::ExpertStore host_store() const override { return experts_.host_store(); }
   void forward(const ops::Activation& x,
                ops::Routing routing,
                TensorView y,
@@ -76,6 +81,17 @@ constexpr const char* kExpertsOnCpu = R"yaml(
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
+// One expert of each layer in a slot; prompts are streamed.
+constexpr const char* kHybridExperts = R"yaml(
+- match: {name: "[.]experts$"}
+  replace:
+    class: default
+    kwargs: {generate_device: cpu, generate_op: faulty.experts, prefill_device: "cuda:0",
+             gpu_experts: 1, stream_from: 64}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
 class HybridGraphs : public ::testing::TestWithParam<const char*> {
  protected:
   void TearDown() override { fault_countdown() = 0; }
@@ -137,12 +153,40 @@ TEST_P(HybridGraphs, ThrowingHostWorkFailsOnlyItsPass) {
     EXPECT_EQ(decoding.step(i), want[static_cast<std::size_t>(i)]);
 }
 
+// The same where a device computes some experts, in decode and in prompts that are streamed in
+// part.
+TEST_P(HybridGraphs, ThrowingHostPartFailsOnlyItsPass) {
+  PlacedModel placed(folder(), kHybridExperts, add_devices);
+  ASSERT_EQ(placed.findings(), "");
+  const auto want = Decoding(placed.model(), 2).all_steps();
+  TokenIds prompt;
+  for (std::int32_t i = 0; i < 32; ++i)
+    prompt.push_back(7 * i % static_cast<std::int32_t>(placed.model().vocab_size()));
+  const auto logits = [&] {
+    return run_prompts(placed.model(), {&prompt, 1}, {.chunk = 0}).front().logits;
+  };
+  const std::vector<float> want_prompt = logits();
+  for (const std::int64_t call : {1, 2, 3}) {
+    SCOPED_TRACE(call);
+    Decoding decoding(placed.model(), 2);
+    decoding.step(0);
+    fault_countdown() = call;
+    EXPECT_THROW(for (int i = 1; i < kDecodeSteps; ++i) decoding.step(i), Error);
+    fault_countdown() = call;
+    EXPECT_THROW(logits(), Error);
+    fault_countdown() = 0;
+    expect_near(logits(), want_prompt);
+    expect_near(Decoding(placed.model(), 2).all_steps(), want);
+  }
+}
+
 // Experts alone, beside shared experts, and beside a gated shared expert.
 INSTANTIATE_TEST_SUITE_P(Models,
                          HybridGraphs,
                          ::testing::Values("mixtral",
                                            "deepseek-v3",
                                            "deepseek-v3.2",
+                                           "deepseek-v4",
                                            "glm5-shared",
                                            "llama4",
                                            "qwen2-moe"),

@@ -18,16 +18,14 @@
 #include "graft/models/open_model.h"
 #include "graft/models/weights/verify.h"
 #include "graft/models/weights/weight_store.h"
-#include "graft/testing/formats.h"
+#include "graft/testing/checkpoints/integer_checkpoint.h"
 #include "graft/testing/golden.h"
-#include "graft/testing/integer_checkpoint.h"
 #include "graft/testing/near_logits.h"
 
 namespace graft::models {
 namespace {
 
 using formats::IntegerPacking;
-using formats::test::error_of;
 using formats::test::IntegerCase;
 using formats::test::IntegerCheckpoint;
 
@@ -85,23 +83,16 @@ INSTANTIATE_TEST_SUITE_P(
         ModelCase{"compressed", "llama", {"", kCompressed, 4, 64}},
         ModelCase{"compressed_zeros", "qwen2", {"", kCompressed, 4, 32, false}},
         ModelCase{"bytes", "llama", {"", IntegerPacking::Bytes, 8, -1}},
+        ModelCase{"gptq", "llama", {"", kGptq, 4, 128, true, false, true}},
+        ModelCase{"gptq_zeros", "llama", {"", kGptq, 4, 64, false}},
         ModelCase{"gptq_order", "llama", {"", kGptq, 4, 32, false, true, true}},
         ModelCase{"gptq_order_fused", "phi3", {"", kGptq, 4, 64, true, true, true}},
         ModelCase{"gptq_experts", "qwen3-moe", {"", kGptq, 4, 32, true, false, true}, true},
+        ModelCase{"gptq_order_experts", "qwen3-moe", {"", kGptq, 4, 32, true, true, true}, true},
         ModelCase{"awq", "llama", {"", IntegerPacking::Awq, 4, 128, false}},
+        ModelCase{"awq_64", "qwen3", {"", IntegerPacking::Awq, 4, 64, false}},
         ModelCase{"awq_experts", "qwen3-moe", {"", IntegerPacking::Awq, 4, 32, false}, true}),
     [](const auto& tested) { return std::string(tested.param.name); });
-
-TEST(IntegerModelErrors, RefuseOrderedColumnsOfExperts) {
-  const TempDir folder;
-  const IntegerCheckpoint written(golden_checkpoint("qwen3-moe"), folder.path(),
-                                  {"", kGptq, 4, 32, true, true, true});
-  const std::string error = error_of([&] { logits_of(written.integers(), false); });
-  EXPECT_NE(error.find(".experts.0.gate_proj.weight: columns in the order of their groups (GPTQ's "
-                       "desc_act) are supported in linear layers only"),
-            std::string::npos)
-      << error;
-}
 
 // Kimi-K2-Thinking's form.
 TEST(IntegerExperts, KeepTheirBits) {

@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            Case{"DeepSeekV2Lite", "deepseek-v2-lite", kDeviceOnly},
                                            Case{"DeepSeekV3OnTwo", "deepseek-v3", kTwoDevices},
                                            Case{"DeepSeekV32OnTwo", "deepseek-v3.2", kTwoDevices},
+                                           Case{"DeepSeekV4OnTwo", "deepseek-v4", kTwoDevices},
                                            Case{"Glm5SharedOnTwo", "glm5-shared", kTwoDevices},
                                            Case{"Llama4", "llama4", kDeviceOnly}),
                          [](const auto& test) { return std::string(test.param.name); });

@@ -6,7 +6,9 @@
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
 #include "graft/models/build/make_blueprint.h"
+#include "graft/models/weights/unused_tensors.h"
 #include "graft/packing/packed_cache.h"
+#include "graft/plan/cache_type.h"
 #include "graft/plan/experts/gpu_experts.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/report.h"
@@ -153,9 +155,13 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
       pool_(options.num_threads, options.cpus),
       memory_(options.memory) {
   fail_on_errors(planned_.findings);
+  plan::set_cache_type(planned_.plan, options.kv_cache_dtype);
   if (options.adjust_plan) options.adjust_plan(planned_.plan);
   plan::settle_gpu_experts(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
+  const std::string ignored = modality_warning(source_->tensors());
+  if (!ignored.empty() && options.load.on_warning)
+    options.load.on_warning(str(path.string(), ": ", ignored));
   const LoadOptions load = check_memory(path, planned_.plan, *source_, options);
   weights_ = perf::memory_use(planned_.plan, kWeightsOnly,
                               {.repack = load.repack, .from_disk = load.from_disk});

@@ -33,6 +33,8 @@ struct OpenOptions {
   // Plugin libraries, loaded before those of the rule file.
   std::vector<std::filesystem::path> plugins = {};
   plan::Machine machine = {};
+  // Type of every KV cache, over the rules: "q8_0"; empty: that of the rules, else the default.
+  std::string kv_cache_dtype = {};
   // Called with the plan before the model is built.
   std::function<void(plan::Plan& plan)> adjust_plan = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.

@@ -27,21 +27,25 @@ class OnTestDevices : public testing::PlacedModel {
       : testing::PlacedModel(folder, rules, ops::testing::add_test_devices) {}
 };
 
-// One rule per module. A cache follows its attention or indexer, which has one device for both
-// phases.
+// One rule per module. A cache follows its attention, compressor or indexer, which has one device
+// for both phases, and a compressor its attention.
 std::string random_rules(const plan::Blueprint& blueprint, unsigned seed) {
   std::mt19937 random(seed);
   const auto device = [&] {
     return std::vector<std::string>{"cpu", "cuda:0", "cuda:1"}[random() % 3];
   };
   std::string rules;
+  std::string attention;  // device of the last one
   blueprint.visit([&](const plan::ModuleSpec& module) {
     if (module.role == ops::Role::KvCache || module.name.empty()) return;
     std::string name;
     for (const char c : module.name)
       name += c == '.' ? "[.]" : std::string(1, c);
-    const std::string generate = device();
-    const bool stays = module.role == ops::Role::Attention || module.role == ops::Role::Indexer;
+    const bool follows = module.role == ops::Role::Compressor;
+    const std::string generate = follows ? attention : device();
+    if (module.role == ops::Role::Attention) attention = generate;
+    const bool stays =
+        follows || module.role == ops::Role::Attention || module.role == ops::Role::Indexer;
     rules += str("- {match: {name: \"^", name,
                  "$\"}, replace: {class: default, kwargs: ", "{generate_device: \"", generate,
                  "\", prefill_device: \"", stays ? generate : device(), "\"}}}\n");
@@ -113,6 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "deepseek-v2-lite",
                                            "deepseek-v3",
                                            "deepseek-v3.2",
+                                           "deepseek-v4",
                                            "glm5-shared",
                                            "llama4"),
                          checkpoint_test_name);

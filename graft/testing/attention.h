@@ -68,16 +68,17 @@ inline Doubles attend_plainly(const PlainHead& head,
   return out;
 }
 
-// Grouped-query attention of 6 heads over 2 key-value heads.
-class GqaModel {
+// Grouped-query attention of 6 heads of kDim values over 2 key-value heads.
+template <std::int64_t kDim>
+class GqaModelOf {
  public:
   static constexpr std::int64_t kHeads = 6;
   static constexpr std::int64_t kKvHeads = 2;
-  static constexpr std::int64_t kHeadDim = 20;
+  static constexpr std::int64_t kHeadDim = kDim;
   static constexpr std::int64_t kKeySize = kKvHeads * kHeadDim;
   static constexpr std::int64_t kValueSize = kKeySize;
 
-  GqaModel(bool qk_norm, std::int64_t window, const Kwargs& cache_kwargs, bool sinks = false)
+  GqaModelOf(bool qk_norm, std::int64_t window, const Kwargs& cache_kwargs, bool sinks = false)
       : params_{.num_heads = kHeads,
                 .num_key_value_heads = kKvHeads,
                 .head_dim = kHeadDim,
@@ -155,6 +156,9 @@ class GqaModel {
   Floats sinks_;
   Floats q_proj_, k_proj_, v_proj_, o_proj_, q_norm_, k_norm_;
 };
+
+using GqaModel = GqaModelOf<20>;      // not a multiple of vectors
+using WideGqaModel = GqaModelOf<32>;  // a multiple of vectors and of quantized blocks
 
 // Multi-head latent attention of 5 heads.
 class MlaModel {

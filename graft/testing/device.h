@@ -103,9 +103,32 @@ class RouterOnTestDevice final : public OnTestDevice<Router> {
   using OnTestDevice::OnTestDevice;
   void forward(TensorView x, Routing out, Pass& pass) override {
     expect_here({x, out.expert_ids, out.weights});
-    run(pass, [this, x, out](Pass& there) { op_.forward(x, out, there); });
+    run(pass, [this, x, out](Pass& there) {
+      Batch batch = there.batch;  // a table of experts is read with the tokens
+      batch.token_ids = test_context(device_, there).resolve(batch.token_ids);
+      Pass resolved = with(there, batch, there.workspace);
+      op_.forward(x, out, resolved);
+    });
   }
   std::int64_t top_k() const override { return op_.top_k(); }
+};
+
+class HyperConnectionOnTestDevice final : public OnTestDevice<HyperConnection> {
+ public:
+  using OnTestDevice::OnTestDevice;
+  std::int64_t mult() const override { return op_.mult(); }
+  void replicate(TensorView x, TensorView streams, Pass& pass) override {
+    expect_here({x, streams});
+    run(pass, [this, x, streams](Pass& there) { op_.replicate(x, streams, there); });
+  }
+  void collapse(TensorView streams, TensorView y, TensorView mix, Pass& pass) override {
+    expect_here({streams, y});
+    run(pass, [this, streams, y, mix](Pass& there) { op_.collapse(streams, y, mix, there); });
+  }
+  void add(TensorView y, TensorView mix, TensorView streams, Pass& pass) override {
+    expect_here({y, mix, streams});
+    run(pass, [this, y, mix, streams](Pass& there) { op_.add(y, mix, streams, there); });
+  }
 };
 
 class ExpertsOnTestDevice final : public OnTestDevice<Experts> {
@@ -202,6 +225,11 @@ class TestPrimitives final : public Primitives {
     expect_on(gate.device, up, "gelu_mul");
     run(gate, pass, [this, gate, up](Pass& there) { cpu_->gelu_mul(gate, up, there); });
   }
+  void limited_silu_mul(TensorView gate, TensorView up, float limit, Pass& pass) override {
+    expect_on(gate.device, up, "limited_silu_mul");
+    run(gate, pass,
+        [this, gate, up, limit](Pass& there) { cpu_->limited_silu_mul(gate, up, limit, there); });
+  }
   void add_gated(TensorView y, TensorView x, TensorView gates, Pass& pass) override {
     expect_on(y.device, x, "add_gated");
     run(y, pass, [this, y, x, gates](Pass& there) { cpu_->add_gated(y, x, gates, there); });
@@ -233,6 +261,13 @@ class TestPrimitives final : public Primitives {
   std::unique_ptr<DeltaNetCore> make_delta_net(const BuildContext& context) override {
     return std::make_unique<DeltaNet>(cpu_->make_delta_net(context), context.device);
   }
+  std::unique_ptr<AttentionCore> make_compressed_attention(const BuildContext& context) override {
+    return std::make_unique<Core>(cpu_->make_compressed_attention(context), context.device);
+  }
+  std::unique_ptr<CompressorCore> make_compressor(const CompressorParams& params,
+                                                  const BuildContext& context) override {
+    return std::make_unique<Windows>(cpu_->make_compressor(params, context), context.device);
+  }
 
  private:
   static void run(TensorView x, Pass& pass, const std::function<void(Pass&)>& work) {
@@ -257,6 +292,7 @@ class TestPrimitives final : public Primitives {
 
    protected:
     Base& core() { return *core_; }
+    Device device() const { return device_; }
 
    private:
     std::unique_ptr<Base> core_;
@@ -285,6 +321,19 @@ class TestPrimitives final : public Primitives {
     void forward(const DeltaNetInput& in, TensorView out, Pass& pass) override {
       expect_on(in.qkv.device, out, "the delta rule");
       run(in.qkv, pass, [this, in, out](Pass& there) { core().forward(in, out, there); });
+    }
+  };
+
+  class Windows final : public HeldCore<CompressorCore> {
+   public:
+    using HeldCore::HeldCore;
+    void store(TensorView projection, TensorView logits, Pass& pass) override {
+      expect_on(projection.device, logits, "windows");
+      run(projection, pass,
+          [this, projection, logits](Pass& there) { core().store(projection, logits, there); });
+    }
+    void compress(Pass& pass) override {
+      test_context(device(), pass).run(pass, [this](Pass& there) { core().compress(there); });
     }
   };
 
@@ -319,6 +368,8 @@ inline std::unique_ptr<Operator> on_test_device(Role role,
       return std::make_unique<RopeOnTestDevice>(std::move(op), context);
     case Role::Router:
       return std::make_unique<RouterOnTestDevice>(std::move(op), context);
+    case Role::HyperConnection:
+      return std::make_unique<HyperConnectionOnTestDevice>(std::move(op), context);
     case Role::Experts:
       return std::make_unique<ExpertsOnTestDevice>(std::move(op), context);
     case Role::KvCache:

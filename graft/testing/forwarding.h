@@ -64,14 +64,31 @@ class ForwardingRope final : public Forwarding<Rope> {
   }
 };
 
-class ForwardingIndexer final : public Forwarding<Indexer> {
+// Indexer, Compressor.
+template <class Base>
+class ForwardingSelection final : public Forwarding<Base> {
  public:
-  using Forwarding::Forwarding;
+  using Forwarding<Base>::Forwarding;
   void forward(const Activation& x,
                TensorView q_latents,
                TensorView selected,
                Pass& pass) override {
-    called().forward(x, q_latents, selected, pass);
+    this->called().forward(x, q_latents, selected, pass);
+  }
+};
+
+class ForwardingHyperConnection final : public Forwarding<HyperConnection> {
+ public:
+  using Forwarding::Forwarding;
+  std::int64_t mult() const override { return op_.mult(); }
+  void replicate(TensorView x, TensorView streams, Pass& pass) override {
+    called().replicate(x, streams, pass);
+  }
+  void collapse(TensorView streams, TensorView y, TensorView mix, Pass& pass) override {
+    called().collapse(streams, y, mix, pass);
+  }
+  void add(TensorView y, TensorView mix, TensorView streams, Pass& pass) override {
+    called().add(y, mix, streams, pass);
   }
 };
 
@@ -153,7 +170,11 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
     case Role::Attention:
       return std::make_unique<ForwardingRows<Attention>>(std::move(op));
     case Role::Indexer:
-      return std::make_unique<ForwardingIndexer>(std::move(op));
+      return std::make_unique<ForwardingSelection<Indexer>>(std::move(op));
+    case Role::Compressor:
+      return std::make_unique<ForwardingSelection<Compressor>>(std::move(op));
+    case Role::HyperConnection:
+      return std::make_unique<ForwardingHyperConnection>(std::move(op));
     case Role::KvCache:
       return std::make_unique<ForwardingKvCache>(std::move(op));
     case Role::StateCache:
@@ -168,8 +189,6 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
     case Role::Model:
     case Role::Layer:
     case Role::Embedding:
-    case Role::Compressor:
-    case Role::HyperConnection:
       break;
   }
   GRAFT_CHECK(false, "no forwarding operator for ", name(role));
@@ -179,10 +198,7 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
 // Adds "forwarding.NAME" for every operator of the registry that a layer may have.
 inline void add_forwarding_operators(Registry& registry) {
   for (const OperatorInfo* replaced : registry.all()) {
-    if (replaced->role == Role::Embedding || replaced->role == Role::Compressor ||
-        replaced->role == Role::HyperConnection) {
-      continue;
-    }
+    if (replaced->role == Role::Embedding) continue;
     OperatorInfo info = *replaced;
     info.name = "forwarding." + replaced->name;
     info.is_native = false;

@@ -22,7 +22,10 @@ struct KTransformersClasses {
   std::string moe_name = "mlp";
   std::string gate = {};
   std::string experts_op = "experts.KTransformersExperts";
+  std::string attention = {};  // empty: matched by name
   std::string attention_op = {};
+  std::string delta_net = {};
+  std::string delta_net_op = {};
   std::string model_op = {};
   std::string norm = {};
   std::string norm_op = {};
@@ -40,7 +43,7 @@ struct LayerSplit {
 struct KTransformersFile {
   std::string name;        // without ".yaml"
   std::string checkpoint;  // in tests/golden
-  std::string config;      // of the published model, in tests/configs
+  std::string config;      // the published model (graft/models/build/shapes.h)
   KTransformersClasses classes;
   std::int64_t num_layers = 0;          // of the published model, for files with layer numbers
   std::vector<LayerSplit> splits = {};  // empty: no layer numbers, everything on "cuda"

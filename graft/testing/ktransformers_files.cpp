@@ -95,6 +95,24 @@ KTransformersClasses qwen3_moe_classes() {
   return classes;
 }
 
+KTransformersClasses qwen3_next_classes() {
+  KTransformersClasses classes = qwen2_moe_serve_classes();
+  classes.models = "modeling_qwen3_next";
+  classes.rope = "Qwen3NextRotaryEmbedding";
+  classes.rope_op = "RoPE.KQwen3MoeRotaryEmbedding";
+  classes.moe = "Qwen3NextSparseMoeBlock";
+  classes.moe_op = "experts.KQwen3NextSparseMoeBlockV2";
+  classes.attention = "Qwen3NextAttention";
+  classes.attention_op = "balance_serve_attention.KQwen3NextAttention";
+  classes.delta_net = "Qwen3NextGatedDeltaNet";
+  classes.delta_net_op = "balance_serve_attention.KQwen3NextGatedDeltaNet";
+  classes.model_op = "";
+  classes.norm = "Qwen3NextRMSNorm";
+  classes.norm_op = "layernorm.KQwen3NextRMSNorm";
+  classes.mlp = "Qwen3NextMLP";
+  return classes;
+}
+
 KTransformersClasses glm4_moe_classes() {
   return {.models = "modeling_glm4_moe",
           .rope = "Glm4MoeRotaryEmbedding",
@@ -279,6 +297,11 @@ void add_qwen(std::vector<KTransformersFile>& files) {
   serve.name = "Qwen3Moe-serve-amx";
   serve.backend = "AMXBF16";
   files.push_back(serve);
+  files.push_back({.name = "Qwen3Next-serve",
+                   .checkpoint = "qwen3-next",
+                   .config = "Qwen3-Next-80B-A3B",
+                   .classes = qwen3_next_classes(),
+                   .head_op = "VLinearMarlin"});
 }
 
 void add_others(std::vector<KTransformersFile>& files) {
@@ -311,7 +334,6 @@ constexpr std::array kUnsupported = {
     UnsupportedKTransformersFile{"xpu/DeepSeek-V2-Chat", "needs an XPU"},
     UnsupportedKTransformersFile{"xpu/DeepSeek-V3-Chat", "needs an XPU"},
     UnsupportedKTransformersFile{"xpu/Qwen3Moe-Chat", "needs an XPU"},
-    UnsupportedKTransformersFile{"Qwen3Next-serve", "graft has no Qwen3-Next family"},
     UnsupportedKTransformersFile{"Smallthinker-serve", "graft has no SmallThinker family"},
 };
 

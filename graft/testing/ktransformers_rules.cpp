@@ -143,8 +143,11 @@ class Writer {
         rule(has_numbers() ? moe + R"(\.gate$)" : "", classes_.gate, "gate.KMoEGate",
              has_numbers() ? on_device : devices("cuda:0"));
       experts(group, moe + R"(\.experts$)");
+      if (!classes_.delta_net.empty())
+        rule("", classes_.delta_net, classes_.delta_net_op, on_device);
       if (classes_.attention_op.empty()) continue;
-      rule(group.layers + R"(\.self_attn$)", "", classes_.attention_op,
+      rule(classes_.attention.empty() ? group.layers + R"(\.self_attn$)" : std::string(),
+           classes_.attention, classes_.attention_op,
            on_device + (file_.sets_absorb ? ", absorb_for_prefill: False" : ""));
     }
   }

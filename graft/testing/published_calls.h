@@ -47,6 +47,10 @@ inline const PublishedCalls kPublishedCalls[] = {
      "Both.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_datetime\">\n<｜DSML｜parameter name=\"timezone\" string=\"true\">Asia/Shanghai</｜DSML｜parameter>\n"
      "<｜DSML｜parameter name=\"days\" string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
      "Both.", {R"(get_datetime {"timezone":"Asia/Shanghai","days":2})"}},
+    {"DeepSeek-V4", formats::ToolCallFormat::Dsml,
+     "<think>Two tools.</think>Both.\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_datetime\">\n<｜DSML｜parameter name=\"timezone\" string=\"true\">Asia/Shanghai</｜DSML｜parameter>\n"
+     "</｜DSML｜invoke>\n<｜DSML｜invoke name=\"list\">\n<｜DSML｜parameter name=\"days\" string=\"false\">[1, 2]</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+     "Both.", {R"(get_datetime {"timezone":"Asia/Shanghai"})", R"(list {"days":[1,2]})"}, "Two tools."},
     {"Llama-3.1", formats::ToolCallFormat::Llama,
      R"({"name": "get_current_conditions", "parameters": {"location": "San Francisco, CA", "unit": "Fahrenheit"}})",
      "", {R"(get_current_conditions {"location": "San Francisco, CA", "unit": "Fahrenheit"})"}},

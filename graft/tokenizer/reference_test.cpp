@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -68,37 +69,52 @@ void expect_bound(const Tokenizer& tokenizer) {
   }
 }
 
-void expect_vocabularies(const std::filesystem::path& folder) {
+bool has_all_bytes(const Tokenizer& tokenizer) {
+  std::set<char> bytes;
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (tokenizer.bytes(id).size() == 1) bytes.insert(tokenizer.bytes(id).front());
+  }
+  return bytes.size() == 256;
+}
+
+void expect_vocabularies(const std::filesystem::path& folder, int expected_files) {
   int num_files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
     SCOPED_TRACE(entry.path().filename().string());
-    const Tokenizer tokenizer(formats::read_tokenizer(entry.path()));
+    const formats::TokenizerData data = formats::read_tokenizer(entry.path());
+    const Tokenizer tokenizer(data);
     const auto texts = texts_of(entry.path().string() + ".inp");
     const auto ids = ids_of(entry.path().string() + ".out");
     ASSERT_EQ(texts.size(), ids.size());
     EXPECT_GT(texts.size(), 40U);
     for (std::size_t i = 0; i < texts.size(); ++i) {
       EXPECT_EQ(tokenizer.encode(texts[i], {.add_special = false}), ids[i]) << texts[i];
-      EXPECT_EQ(tokenizer.decode(ids[i]), texts[i]);
+      // WordPiece drops spaces, accents and capitals.
+      if (data.model != "bert") {
+        EXPECT_EQ(tokenizer.decode(ids[i]), texts[i]);
+      }
       EXPECT_LE(tokenizer.min_tokens(texts[i]), static_cast<std::int64_t>(ids[i].size()));
     }
     expect_bound(tokenizer);
-    // The longest tokens of these vocabularies have up to 256 bytes.
-    EXPECT_GT(tokenizer.min_tokens(std::string(1'000'000, 'x')), 1000);
+    // The longest tokens of these vocabularies have up to 256 bytes. Without tokens for bytes that
+    // UTF-8 does not have, text may be dropped.
+    if (has_all_bytes(tokenizer)) {
+      EXPECT_GT(tokenizer.min_tokens(std::string(1'000'000, 'x')), 1000);
+    }
     ++num_files;
   }
-  EXPECT_GE(num_files, 3);
+  EXPECT_GE(num_files, expected_files);
 }
 
 TEST(Reference, VocabularyFiles) {
-  expect_vocabularies(test_data("tokenizers"));
+  expect_vocabularies(test_data("tokenizers"), 9);
 }
 
 TEST(Reference, WholeVocabularyFiles) {
   const auto folder = shared_data("tokenizers");
   GRAFT_REQUIRE_SHARED(folder);
-  expect_vocabularies(folder);
+  expect_vocabularies(folder, 3);
 }
 
 TEST(Reference, Sprout) {

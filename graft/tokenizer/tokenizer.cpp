@@ -47,9 +47,16 @@ std::optional<TokenId> checked(const std::optional<std::int64_t>& id,
   return static_cast<TokenId>(*id);
 }
 
-std::variant<Bpe, Unigram> model_of(const Spec& spec, const Vocabulary& vocabulary) {
-  if (spec.model.kind == ModelSpec::Kind::Unigram) return Unigram(spec.model, vocabulary);
-  return Bpe(spec.model, vocabulary);
+std::variant<Bpe, Unigram, WordPiece> model_of(const Spec& spec, const Vocabulary& vocabulary) {
+  switch (spec.model.kind) {
+    case ModelSpec::Kind::Bpe:
+      return Bpe(spec.model, vocabulary);
+    case ModelSpec::Kind::Unigram:
+      return Unigram(spec.model, vocabulary);
+    case ModelSpec::Kind::WordPiece:
+      break;
+  }
+  return WordPiece(spec.model, vocabulary);
 }
 
 // The added tokens that are matched before (false) or after (true) normalization. The latter are
@@ -123,8 +130,10 @@ void Tokenizer::State::encode_word(std::string_view word,
                                    std::vector<TokenId>& out) const {
   if (const Bpe* bpe = std::get_if<Bpe>(&model_)) {
     bpe->encode(word, scratch.bpe, out);
+  } else if (const Unigram* unigram = std::get_if<Unigram>(&model_)) {
+    unigram->encode(word, scratch.unigram, out);
   } else {
-    std::get<Unigram>(model_).encode(word, scratch.unigram, out);
+    std::get<WordPiece>(model_).encode(word, out);
   }
 }
 

@@ -1,9 +1,9 @@
 // Encodes text to token ids and decodes them, with the same ids as the model's original tokenizer.
 //
 // The pipeline: added tokens are extracted, the rest is normalized, split into words
-// (pre-tokenized) and encoded by the model (byte-level BPE, SentencePiece BPE or unigram). It is
-// built from tokenizer.json if the checkpoint has one, else from GGUF metadata; both give the same
-// ids.
+// (pre-tokenized) and encoded by the model (byte-level BPE, SentencePiece BPE, unigram or
+// WordPiece). It is built from tokenizer.json if the checkpoint has one, else from GGUF metadata;
+// both give the same ids.
 
 #pragma once
 

@@ -14,6 +14,7 @@
 #include "graft/tokenizer/model/unigram.h"
 #include "graft/tokenizer/model/vocabulary.h"
 #include "graft/tokenizer/model/word_cache.h"
+#include "graft/tokenizer/model/word_piece.h"
 #include "graft/tokenizer/steps/normalizer.h"
 #include "graft/tokenizer/steps/pre_tokenizer.h"
 #include "graft/tokenizer/token_bound.h"
@@ -61,7 +62,7 @@ class Tokenizer::State {
   AddedTokens added_;             // matched in the original text
   AddedTokens added_normalized_;  // matched in the normalized text
   PreTokenizer pre_tokenizer_;
-  std::variant<Bpe, Unigram> model_;
+  std::variant<Bpe, Unigram, WordPiece> model_;
   bool splits_at_spaces_ = false;
 
   // Pool with one entry per concurrent encode() call.

@@ -142,6 +142,59 @@ INSTANTIATE_TEST_SUITE_P(ByteLevel,
                                          test::byte_level("smollm"),
                                          test::byte_level("glm4")));
 
+formats::TokenizerData word_pieces() {
+  using formats::TokenType;
+  formats::TokenizerData data;
+  data.model = "bert";
+  data.pre = "bert-bge";
+  data.tokens = {"[UNK]", "[CLS]", "[SEP]", "▁un",   "▁unhappy",
+                 "happy", "ness",  "▁,",    "▁cafe", "▁中"};
+  data.types.assign(data.tokens.size(), TokenType::Normal);
+  std::fill_n(data.types.begin(), 3, TokenType::Control);
+  data.unk_id = 0;
+  data.cls_id = 1;
+  data.sep_id = 2;
+  return data;
+}
+
+TEST(Tokenizer, WordPieceTakesTheLongestTokens) {
+  const Tokenizer tokenizer(word_pieces());
+  EXPECT_EQ(tokenizer.encode("unhappyness"), (Ids{1, 4, 6, 2}));
+  const EncodeOptions plain = {.add_special = false};
+  EXPECT_EQ(tokenizer.encode("un  unhappy\n", plain), (Ids{3, 4}));
+  // One unknown token for the whole word, though it begins with a token.
+  EXPECT_EQ(tokenizer.encode("unsung ness,un", plain), (Ids{0, 0, 7, 3}));
+  EXPECT_EQ(tokenizer.encode("", plain), Ids{});
+  EXPECT_EQ(tokenizer.encode("un\x80", plain), (Ids{3, 0}));
+  EXPECT_EQ(tokenizer.encode("un[SEP]un", plain), (Ids{3, 2, 3}));
+  EXPECT_EQ(tokenizer.decode(Ids{1, 4, 6, 7, 3, 2}), "unhappyness , un");
+}
+
+TEST(Tokenizer, WordPieceNormalizesAsTheFileSays) {
+  const EncodeOptions plain = {.add_special = false};
+  formats::TokenizerData data = word_pieces();
+  EXPECT_EQ(Tokenizer(data).encode("Café,UN\u200b中中", plain), (Ids{8, 7, 3, 9, 9}));
+  data.lowercase = false;  // accents as well
+  EXPECT_EQ(Tokenizer(data).encode("Café cafe café", plain), (Ids{0, 8, 0}));
+  data.strip_accents = true;
+  EXPECT_EQ(Tokenizer(data).encode("café Un", plain), (Ids{8, 0}));
+}
+
+// jina-embeddings-v2-base-zh.
+TEST(Tokenizer, WhitespaceSeparatesWordsOfCharacters) {
+  formats::TokenizerData data;
+  data.model = data.pre = "whitespace";
+  data.tokens = {"a", "b", "中", "文", "ab", "中文", "<unk>"};
+  data.types.assign(data.tokens.size(), formats::TokenType::Normal);
+  data.types.back() = formats::TokenType::Unknown;
+  data.merges = {"a b", "中 文"};
+  data.unk_id = 6;
+  EXPECT_EQ(Tokenizer(data).encode("ab a b\n中文\u3000中"), (Ids{4, 0, 1, 5, 2}));
+  EXPECT_EQ(Tokenizer(data).encode("AB"), (Ids{6, 6}));
+  data.lowercase = true;
+  EXPECT_EQ(Tokenizer(data).encode("AB"), Ids{4});
+}
+
 TEST(Tokenizer, SentencePieceRoundTrip) {
   const Tokenizer tokenizer(test::sentencepiece());
   std::mt19937_64 random(2);
@@ -238,8 +291,8 @@ TEST(Tokenizer, RejectsInvalidVocabularies) {
   data.eos_id = 5000;
   EXPECT_NE(error_for(data).find("EOS is token 5000"), std::string::npos);
   data = test::byte_level();
-  data.model = "bert";
-  EXPECT_NE(error_for(data).find("\"bert\" is not supported"), std::string::npos);
+  data.model = "rwkv";
+  EXPECT_NE(error_for(data).find("\"rwkv\" is not supported"), std::string::npos);
   EXPECT_EQ(error_for({}), "the vocabulary is empty");
 
   data = test::sentencepiece();

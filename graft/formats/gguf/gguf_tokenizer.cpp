@@ -17,10 +17,11 @@ template <class Value>
 using Field = std::pair<std::string_view, std::optional<Value> TokenizerData::*>;
 
 // "seperator" is how GGUF spells it.
-constexpr std::array<Field<std::int64_t>, 8> kIds = {{
+constexpr std::array<Field<std::int64_t>, 9> kIds = {{
     {"bos_token_id", &TokenizerData::bos_id},
     {"eos_token_id", &TokenizerData::eos_id},
     {"unknown_token_id", &TokenizerData::unk_id},
+    {"cls_token_id", &TokenizerData::cls_id},
     {"seperator_token_id", &TokenizerData::sep_id},
     {"padding_token_id", &TokenizerData::pad_id},
     {"mask_token_id", &TokenizerData::mask_id},
@@ -28,11 +29,13 @@ constexpr std::array<Field<std::int64_t>, 8> kIds = {{
     {"eom_token_id", &TokenizerData::eom_id},
 }};
 
-constexpr std::array<Field<bool>, 4> kFlags = {{
+constexpr std::array<Field<bool>, 6> kFlags = {{
     {"add_bos_token", &TokenizerData::add_bos},
     {"add_eos_token", &TokenizerData::add_eos},
     {"add_space_prefix", &TokenizerData::add_space_prefix},
     {"remove_extra_whitespaces", &TokenizerData::remove_extra_whitespaces},
+    {"normalizer.lowercase", &TokenizerData::lowercase},
+    {"normalizer.strip_accents", &TokenizerData::strip_accents},
 }};
 
 std::string key(std::string_view name) {

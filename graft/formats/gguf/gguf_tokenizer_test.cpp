@@ -64,6 +64,13 @@ TEST(GgufTokenizer, RoundTripsTokenizers) {
   data.remove_extra_whitespaces = true;
   write_gguf_tokenizer(data, metadata);
   EXPECT_EQ(read_gguf_tokenizer(metadata, "test", warnings), data);
+
+  data.cls_id = 2;
+  data.lowercase = true;
+  data.strip_accents = false;
+  write_gguf_tokenizer(data, metadata);
+  EXPECT_EQ(metadata.boolean("tokenizer.ggml.normalizer.lowercase"), true);
+  EXPECT_EQ(read_gguf_tokenizer(metadata, "test", warnings), data);
   EXPECT_TRUE(warnings.empty());
 }
 

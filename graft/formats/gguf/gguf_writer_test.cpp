@@ -91,9 +91,9 @@ TEST(GgufWriter, RejectsInvalidMetadataAndDuplicateNames) {
 
 TEST(GgufWriter, ReportsWhyTheFileCannotBeCreated) {
   const TempDir folder;
-  EXPECT_EQ(
-      error_of([&] { GgufWriter(folder / "no/x.gguf", {}, {}); }),
-      (folder / "no/x.gguf").string() + ": cannot create the file: No such file or directory");
+  EXPECT_EQ(error_of([&] { GgufWriter(folder / "no/x.gguf", {}, {}); }),
+            (folder / "no/x.gguf").string() + ": the folder " + (folder / "no").string() +
+                " does not exist");
   EXPECT_EQ(error_of([&] { GgufWriter(folder.path(), {}, {}); }),
             folder.path().string() + ": is a folder");
 }

@@ -5,6 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "graft/base/error.h"
+#include "graft/base/system/mapped_file.h"
+#include "graft/formats/mistaken_file.h"
+
 namespace graft::formats {
 namespace {
 
@@ -14,10 +18,20 @@ std::optional<std::int64_t> token_id(const Fields& fields, std::string_view key)
   return id && *id >= 0 ? id : std::nullopt;
 }
 
+Json read_config(const std::filesystem::path& path) {
+  try {
+    return read_json_file(path);
+  } catch (const Error&) {
+    const MappedFile file(path);
+    refuse_mistaken_file(path.string(), file.bytes());
+    throw;
+  }
+}
+
 }  // namespace
 
 HfConfigFiles read_hf_config_files(const std::filesystem::path& path) {
-  HfConfigFiles files{.path = path, .config = read_json_file(path), .generation_config = {}};
+  HfConfigFiles files{.path = path, .config = read_config(path), .generation_config = {}};
   const auto generation = path.parent_path() / "generation_config.json";
   if (std::filesystem::exists(generation)) files.generation_config = read_json_file(generation);
   return files;

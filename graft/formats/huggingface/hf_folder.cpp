@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
+#include "graft/formats/block_scales.h"
 #include "graft/formats/huggingface/hf_config_files.h"
 #include "graft/formats/huggingface/hf_tokenizer.h"
 #include "graft/formats/integers/integer_weights.h"
@@ -43,7 +44,8 @@ std::vector<TensorInfo> combine(const HfConfigFiles* files, std::span<const Tens
   const Fields top(files->config, "", problems);
   const IntegerConfig config = read_integer_config(top.object("quantization_config"));
   fail_if_any(problems, where);
-  return combine_integer_weights(tensors, config, where);
+  std::vector<TensorInfo> integers = combine_integer_weights(tensors, config, where);
+  return integers.empty() ? combine_block_scales(tensors, where) : integers;
 }
 
 // `Weights` is a SafetensorsFolder or a SafetensorsFile.

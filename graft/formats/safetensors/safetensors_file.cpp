@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "graft/base/error.h"
 #include "graft/base/text/json.h"
 #include "graft/formats/byte_reader.h"
+#include "graft/formats/mistaken_file.h"
 #include "graft/formats/tensor_spec.h"
 
 namespace graft::formats {
@@ -19,8 +21,8 @@ namespace {
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 
 // Types of the format that are not supported here.
-constexpr std::array<std::string_view, 7> kUnsupported = {
-    "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64"};
+constexpr std::array<std::string_view, 6> kUnsupported = {"F4",          "F6_E2M3",     "F6_E3M2",
+                                                          "F8_E4M3FNUZ", "F8_E5M2FNUZ", "C64"};
 
 // One tensor of the header, named for messages.
 struct Entry {
@@ -57,6 +59,7 @@ DType dtype_of(const Entry& entry) {
   const auto& text =
       field(entry, "dtype", Json::value_t::string, "a string").get_ref<const std::string&>();
   if (const auto dtype = dtype_from_safetensors(text)) return *dtype;
+  if (text == "F8_E8M0") return DType::U8;  // exponents, as other checkpoints store them
   const bool known = std::ranges::find(kUnsupported, text) != kUnsupported.end();
   fail(entry.subject, ": dtype ", printable(text), known ? " is not supported" : " is unknown");
 }
@@ -135,9 +138,12 @@ void check_cover(const std::vector<ByteRange>& ranges,
   }
 }
 
-std::string_view read_header(ByteReader& reader, const std::string& where) {
+std::string_view read_header(ByteReader& reader,
+                             std::span<const std::byte> file,
+                             const std::string& where) {
   const auto header_bytes = reader.number<std::uint64_t>();
   if (header_bytes > kMaxHeaderBytes) {
+    refuse_mistaken_file(where, file);
     fail(where, ": not a safetensors file, or a header of ", header_bytes, " bytes; at most ",
          kMaxHeaderBytes, " are allowed");
   }
@@ -152,7 +158,7 @@ std::string_view read_header(ByteReader& reader, const std::string& where) {
 
 SafetensorsPart parse_safetensors(std::span<const std::byte> file, const std::string& where) {
   ByteReader reader(file, where);
-  const Json header = parse_json(read_header(reader, where), where);
+  const Json header = parse_json(read_header(reader, file, where), where);
   const auto data = reader.take(reader.remaining());
 
   SafetensorsPart part;

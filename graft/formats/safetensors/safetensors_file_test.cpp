@@ -101,8 +101,8 @@ TEST(ParseSafetensors, RejectsInvalidTensors) {
             "x: tensor \"w\": dtype is number, expected a string");
   EXPECT_EQ(tensor_error(R"("dtype":"F99","shape":[4],"data_offsets":[0,16])"),
             "x: tensor \"w\": dtype F99 is unknown");
-  EXPECT_EQ(tensor_error(R"("dtype":"F8_E8M0","shape":[4],"data_offsets":[0,16])"),
-            "x: tensor \"w\": dtype F8_E8M0 is not supported");
+  EXPECT_EQ(tensor_error(R"("dtype":"F8_E5M2FNUZ","shape":[4],"data_offsets":[0,16])"),
+            "x: tensor \"w\": dtype F8_E5M2FNUZ is not supported");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":4,"data_offsets":[0,16])"),
             "x: tensor \"w\": shape is number, expected an array");
   EXPECT_EQ(tensor_error(R"("dtype":"F32","shape":[-4],"data_offsets":[0,16])"),

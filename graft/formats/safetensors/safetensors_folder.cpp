@@ -123,7 +123,10 @@ SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) {
       check_shard(index, files_.back(), shard);
     }
   } else {
-    fail(folder.string(), ": has neither ", kSingleFile, " nor ", kIndexFile);
+    const bool has_pickles = is_present(folder / "pytorch_model.bin") ||
+                             is_present(folder / "pytorch_model.bin.index.json");
+    fail(folder.string(), ": has neither ", kSingleFile, " nor ", kIndexFile,
+         has_pickles ? "; graft does not read pytorch_model.bin" : "");
   }
   for (const SafetensorsFile& file : files_) {
     paths_.push_back(file.path());

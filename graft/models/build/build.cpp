@@ -364,10 +364,11 @@ void Builder::add_weight(ModuleSpec& module,
   } else if (published == Published::F32 || published == Published::Ids) {
     weight.dtype = published == Published::F32 ? DType::F32 : DType::I64;
   } else {
-    weight.dtype = is_matrix && method == "fp8"                          ? DType::F8_E4M3
-                   : published == Published::Expert && method == "mxfp4" ? DType::MXFP4
-                   : is_matrix && has_integers(name)                     ? integer_dtype(config_)
-                                                                         : published_dtype(config_);
+    const bool has_fp4 = method == "mxfp4" || config_.quantization.fp4_experts;
+    weight.dtype = published == Published::Expert && has_fp4 ? DType::MXFP4
+                   : is_matrix && method == "fp8"            ? DType::F8_E4M3
+                   : is_matrix && has_integers(name)         ? integer_dtype(config_)
+                                                             : published_dtype(config_);
   }
   module.weights.push_back(weight);
   if (weight.dtype == DType::F8_E4M3) add_scale(module, weight);

@@ -1,11 +1,15 @@
 #include "graft/models/build/shapes.h"
 
 #include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
 #include "graft/models/build/make_blueprint.h"
+#include "graft/models/families/family.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
@@ -42,6 +46,20 @@ TEST(Shapes, AllShapesHaveBlueprints) {
     EXPECT_EQ(checkpoint->config().name, shape.summary);
     EXPECT_TRUE(checkpoint->tensors().empty());
     EXPECT_GT(num_parameters(make_blueprint(*checkpoint)), 500'000'000) << shape.name;
+  }
+}
+
+// Every family but those that share the text model of another, or that another family replaced.
+TEST(Shapes, EveryFamilyHasOne) {
+  std::set<std::string_view> planned;
+  for (const Shape& shape : shapes())
+    planned.insert(open_shape(shape)->config().family->model_type());
+  for (const char* name :
+       {"gpt_oss",    "qwen3_next", "qwen3_5_moe_text", "deepseek_v32", "glm_moe_dsa",
+        "minimax_m2", "kimi_k2",    "llama4_text",      "gemma3_text",  "phi3",
+        "glm4",       "glm4_moe",   "deepseek_v4",      "deepseek_v2",  "deepseek_v3",
+        "llama",      "mixtral",    "qwen2_moe",        "qwen3",        "qwen3_moe"}) {
+    EXPECT_TRUE(planned.contains(name)) << name;
   }
 }
 

@@ -175,6 +175,8 @@ TEST(GgufConfig, ReadsOldDeepseekFilesWithUnsplitKvB) {
   // Only DeepSeek-V3 has the router bias exp_probs_b.
   const std::vector<TensorInfo> tensors = {tensor("blk.1.exp_probs_b.bias")};
   EXPECT_EQ(read_gguf_config(metadata, tensors, "test").family->model_type(), "deepseek_v3");
+  metadata.set("tokenizer.ggml.pre", std::string("kimi-k2"));
+  EXPECT_EQ(read_gguf_config(metadata, tensors, "test").family->model_type(), "kimi_k2");
 }
 
 TEST(GgufConfig, DistinguishesTheFamiliesOfArchitectureLlama) {

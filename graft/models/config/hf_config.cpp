@@ -1,6 +1,9 @@
 #include "graft/models/config/hf_config.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graft/base/error.h"
@@ -30,12 +33,21 @@ const Family& family_of(const Json& json,
        supported_model_types(), "; ", closest_to_hf(json, tensors));
 }
 
+// "unknown": not given.
+constexpr auto kQuantMethods = std::to_array<std::string_view>(
+    {"fp8", "fbgemm_fp8", "mxfp4", "compressed-tensors", "gptq", "awq", "unknown"});
+
 void read_quantization(const Fields& top, QuantizationConfig& quantization) {
   if (!top.has("quantization_config")) return;
   const Fields fields = top.object("quantization_config");
   quantization.method = fields.text("quant_method", "unknown");
+  if (std::ranges::find(kQuantMethods, quantization.method) == kQuantMethods.end()) {
+    fields.problem("quant_method", quantization.method,
+                   "fp8, fbgemm_fp8, mxfp4, compressed-tensors, gptq or awq");
+  }
   quantization.weight_block_size = fields.integers("weight_block_size");
   quantization.integers = formats::read_integer_config(fields);
+  quantization.fp4_experts = fields.text("expert_dtype", top.text("expert_dtype", "")) == "fp4";
   // compressed-tensors has it per group; published checkpoints have one group.
   const Fields weights = fields.object("config_groups").object("group_0").object("weights");
   if (quantization.weight_block_size.empty() && weights.has("block_structure")) {

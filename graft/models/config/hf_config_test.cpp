@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PublishedTest, ::testing::Values(
     PublishedShape{"DeepSeek-V2",      "deepseek_v2", 60, 5120, 128, 128, 192,  64, 102400, 160, 6, RopeKind::Yarn},
     PublishedShape{"DeepSeek-V3",      "deepseek_v3", 61, 7168, 128, 128, 192,  64, 129280, 256, 8, RopeKind::Yarn},
     PublishedShape{"GLM-4.5-Air",      "glm4_moe",    46, 4096,  96,   8, 128,  64, 151552, 128, 8, RopeKind::Default},
-    PublishedShape{"Kimi-K2",          "deepseek_v3", 61, 7168,  64,  64, 192,  64, 163840, 384, 8, RopeKind::Yarn},
+    PublishedShape{"Kimi-K2",          "kimi_k2",     61, 7168,  64,  64, 192,  64, 163840, 384, 8, RopeKind::Yarn},
     PublishedShape{"Llama-3.1-8B",     "llama",      32, 4096,  32,   8, 128, 128, 128256,   0, 0, RopeKind::Llama3},
     PublishedShape{"Mixtral-8x7B",     "mixtral",    32, 4096,  32,   8, 128, 128,  32000,   8, 2, RopeKind::Default},
     PublishedShape{"Qwen2-57B-A14B",   "qwen2_moe",   28, 3584,  28,   4, 128, 128, 151936,  64, 8, RopeKind::Default},
@@ -261,6 +261,19 @@ TEST(HfConfig, ReadsDetailsOfPublishedConfigs) {
   EXPECT_EQ(qwen.moe.shared_expert_intermediate_size, 20480);
   EXPECT_TRUE(qwen.moe.shared_expert_gate);
   EXPECT_FALSE(read_config_folder(path / "GLM-4.5-Air").qk_norm);
+}
+
+TEST(HfConfig, NamesQuantizationThatIsNotSupported) {
+  const Json json = Json::parse(
+      R"({"model_type": "llama", "quantization_config": {"quant_method": "bitsandbytes"}})");
+  try {
+    read_hf_config(json, nullptr, "x/config.json");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("bitsandbytes"), std::string::npos) << text;
+    EXPECT_NE(text.find("expected fp8"), std::string::npos) << text;
+  }
 }
 
 TEST(HfConfig, ReadsSprout) {

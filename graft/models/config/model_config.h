@@ -158,6 +158,7 @@ struct QuantizationConfig {
   // [128, 128] as DeepSeek-V3; empty: one scale per tensor or per row
   std::vector<std::int64_t> weight_block_size;
   formats::IntegerConfig integers = {};
+  bool fp4_experts = false;  // "expert_dtype": routed experts in MXFP4, as DeepSeek-V4
 
   bool operator==(const QuantizationConfig&) const = default;
 };

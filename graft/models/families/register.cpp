@@ -10,7 +10,7 @@
 namespace graft::models {
 
 extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kDeepseekV2,
-    kDeepseekV3, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss,
+    kDeepseekV3, kKimiK2, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss,
     kQwen3Next, kQwen35MoeText, kQwen35Moe,
 
     kDeepseekV32, kGlmMoeDsa, kLlama4Text, kLlama4, kDeepseekV4;
@@ -18,11 +18,11 @@ extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen2Moe, kQwen3, kQwen
 namespace {
 
 constexpr std::array kFamilies = {
-    &kLlama,       &kMistral,   &kMixtral,    &kQwen2,         &kQwen2Moe,
-    &kQwen3,       &kQwen3Moe,  &kDeepseekV2, &kDeepseekV3,    &kGlm4Moe,
-    &kGlm4,        &kLlava,     &kMinimaxM2,  &kPhi3,          &kGemma3Text,
-    &kGemma3,      &kGptOss,    &kQwen3Next,  &kQwen35MoeText, &kQwen35Moe,
-    &kDeepseekV32, &kGlmMoeDsa, &kLlama4Text, &kLlama4,        &kDeepseekV4,
+    &kLlama,     &kMistral,       &kMixtral,    &kQwen2,       &kQwen2Moe,  &kQwen3,
+    &kQwen3Moe,  &kDeepseekV2,    &kDeepseekV3, &kKimiK2,      &kGlm4Moe,   &kGlm4,
+    &kLlava,     &kMinimaxM2,     &kPhi3,       &kGemma3Text,  &kGemma3,    &kGptOss,
+    &kQwen3Next, &kQwen35MoeText, &kQwen35Moe,  &kDeepseekV32, &kGlmMoeDsa, &kLlama4Text,
+    &kLlama4,    &kDeepseekV4,
 };
 
 }  // namespace

@@ -1,12 +1,14 @@
 #include "graft/models/weights/checkpoint.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "graft/base/error.h"
 #include "graft/formats/huggingface/hf_config_files.h"
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/config/hf_config.h"
+#include "graft/models/weights/unused_tensors.h"
 
 namespace graft::models {
 namespace {
@@ -64,10 +66,48 @@ Checkpoint::Checkpoint(std::unique_ptr<formats::WeightSource> source)
       config_(read_config(*source_)),
       tokenizer_(source_->read_tokenizer(config_.tokens(), warnings_)) {
   count_nextn_layers(*source_, config_, warnings_);
+  if (const std::string warning = modality_warning(source_->tensors()); !warning.empty())
+    warnings_.push_back(warning);
 }
+
+void Checkpoint::set_created(formats::CreatedModel created) {
+  const auto set = [&](const char* name, auto& value) {
+    const auto found = created.parameters.find(name);
+    if (found == created.parameters.end()) return;
+    if (!found->is_number()) fail(created.name, ": parameter '", name, "' is not a number");
+    value = found->get<typename std::remove_reference_t<decltype(value)>::value_type>();
+  };
+  set("temperature", config_.temperature);
+  set("top_p", config_.top_p);
+  set("top_k", config_.top_k);
+  if (!created.chat_template.empty()) tokenizer_.chat_template = created.chat_template;
+  created_ = std::move(created);
+}
+
+namespace {
+
+// A folder or safetensors file without config.json: weights of what?
+void check_config(const std::filesystem::path& path) {
+  const bool is_folder = std::filesystem::is_directory(path);
+  if (!is_folder && path.extension() != ".safetensors") return;
+  const std::filesystem::path folder = is_folder ? path : path.parent_path();
+  if (std::filesystem::exists(folder / "config.json")) return;
+  if (std::filesystem::exists(folder / "adapter_config.json"))
+    fail(path.string(), ": a LoRA adapter, not a model; graft needs its base model");
+  if (!is_folder) fail(path.string(), ": config.json is missing beside it");
+}
+
+}  // namespace
 
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path) {
   try {
+    if (formats::is_created_model(path)) {
+      formats::CreatedModel created = formats::read_created_model(path);
+      auto checkpoint = open_checkpoint(created.weights);
+      checkpoint->set_created(std::move(created));
+      return checkpoint;
+    }
+    check_config(path);
     return std::make_unique<Checkpoint>(formats::open_weights(path));
   } catch (const std::filesystem::filesystem_error& error) {
     fail(path.string(), ": ", error.code().message());

@@ -5,11 +5,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "graft/formats/created_model.h"
 #include "graft/formats/weight_source.h"
 #include "graft/models/config/model_config.h"
 
@@ -25,6 +27,10 @@ class Checkpoint final : public formats::WeightSource {
   const ModelConfig& config() const { return config_; }
   // Empty (no tokens) when the checkpoint has none.
   const formats::TokenizerData& tokenizer() const { return tokenizer_; }
+  // What a created model changes; null for other models. The template and the sampling defaults are
+  // those of tokenizer() and config() already.
+  const formats::CreatedModel* created() const { return created_ ? &*created_ : nullptr; }
+  void set_created(formats::CreatedModel created);
   // Unsupported content of the files, one line each.
   std::span<const std::string> warnings() const { return warnings_; }
 
@@ -48,9 +54,10 @@ class Checkpoint final : public formats::WeightSource {
   ModelConfig config_;
   std::vector<std::string> warnings_;
   formats::TokenizerData tokenizer_;
+  std::optional<formats::CreatedModel> created_;
 };
 
-// Accepts the same paths as formats::open_weights().
+// Accepts the same paths as formats::open_weights(), and created models.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 }  // namespace graft::models

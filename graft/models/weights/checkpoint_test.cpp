@@ -71,14 +71,17 @@ TEST(Checkpoint, NamesTheSupportedFamilies) {
   EXPECT_EQ(open_checkpoint(path)->config().hidden_size, 4096);
 }
 
-TEST(Checkpoint, SingleSafetensorsFileHasNoFamily) {
+TEST(Checkpoint, SafetensorsFileNeedsAConfig) {
   const auto folder = shared_data("golden/qwen3");
   GRAFT_REQUIRE_SHARED(folder);
   const TempDir temp;
   std::filesystem::copy_file(folder / "model.safetensors", temp / "a.safetensors");
-  const auto checkpoint = open_checkpoint(temp / "a.safetensors");
-  EXPECT_EQ(checkpoint->config().family, nullptr);
-  EXPECT_FALSE(checkpoint->tensors().empty());
+  const auto error = [&] {
+    return test::error_of([&] { open_checkpoint(temp / "a.safetensors"); });
+  };
+  EXPECT_NE(error().find("a.safetensors: config.json is missing beside it"), std::string::npos);
+  test::write_file(temp / "adapter_config.json", "{}");
+  EXPECT_NE(error().find("a.safetensors: a LoRA adapter"), std::string::npos);
 }
 
 }  // namespace

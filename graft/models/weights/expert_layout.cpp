@@ -7,8 +7,10 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
+#include "graft/formats/block_scales.h"
 #include "graft/formats/tensor_spec.h"
 #include "graft/quant/blocks.h"
+#include "graft/quant/fp8_scale.h"
 
 namespace graft::models {
 namespace {
@@ -89,22 +91,9 @@ struct Gather {
 };
 
 void gather_columns(const Gather& gather, std::int64_t count, std::byte* out) {
+  if (gather.value_bytes == sizeof(std::uint8_t)) return gather.run<std::uint8_t>(count, out);
   if (gather.value_bytes == sizeof(std::uint16_t)) return gather.run<std::uint16_t>(count, out);
   gather.run<std::uint32_t>(count, out);
-}
-
-// The published codes alternate: byte i holds the values 2 i (low) and 2 i + 1 (high). In a block
-// of graft, as of ggml, byte i holds the values i and i + 16.
-void repack_block(const std::uint8_t* codes, std::uint8_t scale, BlockMXFP4& block) {
-  const auto code = [&](std::int64_t value) {
-    const std::uint8_t byte = codes[value / 2];
-    return static_cast<std::uint8_t>(value % 2 == 0 ? byte & 15U : byte >> 4U);
-  };
-  block.e = scale;
-  for (std::int64_t i = 0; i < kBlockBytes; ++i) {
-    block.quants[i] =
-        static_cast<std::uint8_t>(code(i) | static_cast<unsigned>(code(i + kBlockBytes)) << 4U);
-  }
 }
 
 void gather_mxfp4(const StoredExperts& stored,
@@ -122,7 +111,7 @@ void gather_mxfp4(const StoredExperts& stored,
     const std::int64_t first = (stride.first + row * stride.step) * num_blocks;
     for (std::int64_t b = 0; b < num_blocks; ++b, out += sizeof(BlockMXFP4)) {
       BlockMXFP4 block;
-      repack_block(codes + (first + b) * kBlockBytes, scales[first + b], block);
+      formats::repack_mxfp4(codes + (first + b) * kBlockBytes, scales[first + b], block);
       std::memcpy(out, &block, sizeof(block));
     }
   }
@@ -165,14 +154,32 @@ std::vector<std::int64_t> expert_shape(const StoredExperts& stored) {
                   str("U8 ", shape_text(per_block), " as ", tensor.name));
     return {shape[1] / parts, shape[2] * kBlockValues};
   }
-  expect_layout(tensor, is_plain(tensor.dtype) && !shape.empty() && shape.back() % parts == 0,
-                str("F32, F16 or BF16 with rows of a multiple of ", parts, " values"));
+  const bool is_fp8 = is_transposed(stored.transform) && tensor.dtype == DType::F8_E4M3;
+  expect_layout(tensor,
+                (is_fp8 || is_plain(tensor.dtype)) && !shape.empty() && shape.back() % parts == 0,
+                str("F32, F16, BF16 or F8_E4M3 with rows of a multiple of ", parts, " values"));
   if (!is_transposed(stored.transform)) {
     expect_layout(tensor, shape.size() == 2, "[experts, values]");
     return {shape[1] / parts};
   }
   expect_layout(tensor, shape.size() == 3, "[experts, in, out]");
   return {shape[2] / parts, shape[1]};
+}
+
+std::vector<float> expert_scales(const StoredExperts& stored, std::int64_t expert) {
+  const TensorInfo& scales = *stored.scales;
+  const std::int64_t experts = stored.tensor->shape.front();
+  const std::int64_t num_stored = stored.tensor->shape.back();
+  const bool has_experts = !scales.shape.empty() && scales.shape.front() == experts;
+  expect_layout(scales, has_experts && scales.num_elems() == experts * num_stored,
+                str(experts, " x ", num_stored, " values as ", stored.tensor->name));
+  std::vector<float> all(static_cast<std::size_t>(num_stored));
+  quant::decode_scales(scales.dtype, bytes_of_expert(scales, expert).data(), all);
+  const Stride stride = stride_of(stored.transform, num_stored);
+  std::vector<float> rows;
+  for (std::int64_t row = 0; row < num_stored / stride.parts; ++row)
+    rows.push_back(all[static_cast<std::size_t>(stride.first + row * stride.step)]);
+  return rows;
 }
 
 void gather_expert_rows(const StoredExperts& stored,

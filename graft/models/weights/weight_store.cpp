@@ -10,14 +10,14 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
 #include <utility>
-
-#include <unistd.h>
 
 #include "graft/base/error.h"
 #include "graft/formats/tensor_spec.h"
 #include "graft/models/families/family.h"
 #include "graft/models/weights/expert_layout.h"
+#include "graft/models/weights/unused_tensors.h"
 #include "graft/quant/codec.h"
 
 namespace graft::models {
@@ -56,25 +56,19 @@ Weight unpair_rows(Weight weight, const StoredTensor& stored) {
   return weight;
 }
 
-// Memory for the rows of a weight, in pages of its own: copies to a GPU lock them, and a copy must
-// not cross from locked pages into others.
-std::byte* allocate_rows(Weight& weight) {
-  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  const std::int64_t num_rows = weight.shape.size() == 1 ? 1 : weight.shape[0];
-  const std::size_t bytes = static_cast<std::size_t>(num_rows) * weight.row_bytes();
-  auto memory = std::make_shared<Buffer>(bytes + 2 * page);
-  const std::size_t offset = page - reinterpret_cast<std::uintptr_t>(memory->data()) % page;
-  std::byte* rows = memory->data() + offset;
-  weight.data = rows;
-  weight.owned = std::move(memory);
-  return rows;
-}
-
 // One projection of one expert, from a tensor in which gate and up alternate.
-Weight gather_expert(Weight weight, const StoredTensor& stored) {
-  std::byte* rows = allocate_rows(weight);
+Weight gather_expert(Weight weight, const StoredTensor& stored, const Checkpoint& checkpoint) {
+  std::byte* rows = ops::allocate_rows(weight);
   const std::int64_t num_rows = weight.shape.size() == 1 ? 1 : weight.shape[0];
-  gather_expert_rows(stored.experts(), stored.expert, 0, num_rows, rows);
+  StoredExperts experts = stored.experts();
+  gather_expert_rows(experts, stored.expert, 0, num_rows, rows);
+  if (weight.dtype != DType::F8_E4M3) return weight;
+  experts.scales = checkpoint.find(str(stored.tensor->name, "_scale"));
+  if (experts.scales == nullptr) fail(stored.tensor->name, "_scale is missing");
+  ops::WeightScale scale;
+  scale.layout = quant::ScaleLayout::fit(weight.shape, std::array{num_rows, std::int64_t{1}});
+  scale.values = expert_scales(experts, stored.expert);
+  weight.scale = std::make_shared<const ops::WeightScale>(std::move(scale));
   return weight;
 }
 
@@ -83,7 +77,7 @@ Weight read_integers(Weight weight, const StoredTensor& stored) {
   const formats::RowSource& source = *stored.tensor->row_source;
   const bool is_second = stored.transform == formats::TensorTransform::SecondHalf;
   const std::int64_t first = is_second ? weight.rows() : stored.first_row;
-  source.read(first, weight.rows(), allocate_rows(weight));
+  source.read(first, weight.rows(), ops::allocate_rows(weight));
   weight.column_order = source.column_order();
   return weight;
 }
@@ -138,18 +132,32 @@ Weight join_kv_b(Weight weight, const FoundWeight& found, const formats::KvBShap
   return weight;
 }
 
-// The rows of the scales of a fused tensor that belong to the selected rows of its weight.
-void select_scale_rows(const StoredTensor& weight, StoredTensor& scale) {
-  const std::int64_t rows = scale.tensor->shape.empty() ? 1 : scale.tensor->shape[0];
-  scale.first_row = scale.num_rows = 0;
-  if (weight.num_rows == 0 || rows == 1) return;
-  const std::int64_t per_scale = (weight.tensor->shape[0] + rows - 1) / rows;
-  if (weight.first_row % per_scale != 0) {
-    fail(scale.tensor->name, ": a scale of ", per_scale, " rows covers the end of one projection ",
-         "and the start of the next, at row ", weight.first_row);
+// The scales of the part of a tensor that is the weight: of one expert, one half, or of q, k or v.
+// `block_rows`: rows of a tile.
+StoredTensor part_of_scale(const StoredTensor& weight,
+                           const TensorInfo& tensor,
+                           std::int64_t block_rows) {
+  StoredTensor scale = {.tensor = &tensor};
+  if (tensor.num_elems() == 1) return scale;
+  if (tensor.shape.size() >= 2) scale.expert = weight.expert;
+  const bool is_half = formats::is_half(weight.transform);
+  if (!is_half && weight.num_rows == 0) return scale;
+  const std::size_t dim = scale.expert >= 0 ? 1 : 0;
+  const std::int64_t rows = weight.tensor->shape[dim];
+  const std::int64_t per_scale = tensor.shape[dim] == rows ? 1 : block_rows;
+  if (tensor.shape[dim] != (rows + per_scale - 1) / per_scale) return scale;  // fit() reports it
+  const std::int64_t first = is_half ? rows / 2 : weight.first_row;
+  if (first % per_scale != 0) {
+    fail(tensor.name, ": a scale of ", per_scale, " rows covers the end of one projection ",
+         "and the start of the next, at row ", first);
   }
-  scale.first_row = weight.first_row / per_scale;
-  scale.num_rows = (weight.num_rows + per_scale - 1) / per_scale;
+  if (is_half) {
+    scale.transform = weight.transform;
+  } else {
+    scale.first_row = first / per_scale;
+    scale.num_rows = (weight.num_rows + per_scale - 1) / per_scale;
+  }
+  return scale;
 }
 
 // The scales of an FP8 weight are a tensor beside it: one, one per row or one per tile.
@@ -159,22 +167,17 @@ std::shared_ptr<const ops::WeightScale> find_scale(const Weight& weight,
   constexpr std::array<std::string_view, 2> kSuffixes = {"_scale_inv", "_scale"};
   if (weight.dtype != DType::F8_E4M3 && weight.dtype != DType::F8_E5M2) return nullptr;
   for (const std::string_view suffix : kSuffixes) {
-    StoredTensor scale = stored;
-    scale.tensor = checkpoint.find(str(stored.tensor->name, suffix));
-    if (scale.tensor == nullptr) continue;
-    if (scale.tensor->shape.size() < 2) scale.expert = -1;  // one scale for all experts
-    select_scale_rows(stored, scale);
-    const formats::TensorSlice slice = scale.slice();
+    const TensorInfo* tensor = checkpoint.find(str(stored.tensor->name, suffix));
+    if (tensor == nullptr) continue;
+    std::vector<std::int64_t> block = checkpoint.config().quantization.weight_block_size;
+    if (block.size() != 2) block = {quant::kScaleBlock, quant::kScaleBlock};
+    const formats::TensorSlice slice = part_of_scale(stored, *tensor, block[0]).slice();
     const auto num_scales = static_cast<std::size_t>(std::accumulate(
         slice.shape.begin(), slice.shape.end(), std::int64_t{1}, std::multiplies<>()));
-    const std::vector<std::int64_t>& block = checkpoint.config().quantization.weight_block_size;
     ops::WeightScale found;
-    found.layout = block.size() == 2
-                       ? quant::ScaleLayout::fit(weight.shape, slice.shape, block[0], block[1])
-                       : quant::ScaleLayout::fit(weight.shape, slice.shape);
+    found.layout = quant::ScaleLayout::fit(weight.shape, slice.shape, block[0], block[1]);
     found.values.resize(num_scales);
-    quant::reference_codecs()[static_cast<std::size_t>(scale.tensor->dtype)].decode(
-        slice.data.data(), found.values.data(), num_scales);
+    quant::decode_scales(tensor->dtype, slice.data.data(), found.values);
     return std::make_shared<const ops::WeightScale>(std::move(found));
   }
   return nullptr;
@@ -264,7 +267,8 @@ Weight WeightStore::get(std::string_view name) const {
     return compute(std::move(weight), stored);
   if (formats::is_split_by_key_head(stored.transform))
     return gather_heads(std::move(weight), stored, index_.checkpoint());
-  if (is_expert_layout(stored.transform)) return gather_expert(std::move(weight), stored);
+  if (is_expert_layout(stored.transform))
+    return gather_expert(std::move(weight), stored, index_.checkpoint());
   if (stored.tensor->row_source) return read_integers(std::move(weight), stored);
   weight.data = stored.slice().data.data();
   weight.scale = find_scale(weight, stored, index_.checkpoint());
@@ -305,6 +309,7 @@ void WeightStore::check(const plan::Blueprint& blueprint) const {
   constexpr int kMaxNamed = 8;  // enough to show the kind of mistake
   std::string problems;
   int num_problems = 0;
+  std::unordered_set<const TensorInfo*> used;
   const auto add = [&](const std::string& text) {
     if (++num_problems <= kMaxNamed) problems += (num_problems == 1 ? " " : "; ") + text;
   };
@@ -314,13 +319,22 @@ void WeightStore::check(const plan::Blueprint& blueprint) const {
       const auto found = index_.find(weight.name);
       if (!found) {
         add(str(weight.name, ": missing"));
-      } else if (!is_same_shape(found->shape, weight.shape)) {
+        continue;
+      }
+      for (const StoredTensor& stored : found->stored)
+        used.insert({stored.tensor, stored.scales});
+      if (!is_same_shape(found->shape, weight.shape)) {
         add(str(weight.name, ": shape is ", shape_text(found->shape), ", expected ",
                 shape_text(weight.shape)));
       }
     }
   });
-  if (num_problems == 0) return;
+  const ModelConfig& config = index_.checkpoint().config();
+  if (num_problems == 0) {
+    const std::string unused = unused_tensors_problem(index_.checkpoint().tensors(), used, config);
+    if (unused.empty()) return;
+    add(unused);
+  }
   if (num_problems > kMaxNamed) problems += str("; and ", num_problems - kMaxNamed, " more");
   fail(where(), ": the weights do not match the configuration:", problems);
 }

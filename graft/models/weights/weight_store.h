@@ -35,7 +35,7 @@ class WeightStore {
   std::uint64_t release(std::string_view name) const;
 
   // Throws one Error that lists every weight of the blueprint that is missing or has the wrong
-  // shape.
+  // shape, and tensors that the model does not use and that are not known to be optional.
   void check(const plan::Blueprint& blueprint) const;
 
  private:

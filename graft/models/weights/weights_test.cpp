@@ -253,6 +253,37 @@ TEST(CheckpointWeights, LoadsScalesOfFp8Weights) {
   }
 }
 
+TEST(CheckpointWeights, SplitsScalesOfFusedFp8Weights) {
+  const auto scales_of = [](std::vector<std::int64_t> shape, std::int64_t tile) {
+    ModelConfig config = tiny("phi3");
+    config.quantization = {.method = "fp8", .weight_block_size = {tile, 4}};
+    FakeCheckpoint source("safetensors", config);
+    const std::string fused = "model.layers.0.mlp.gate_up_proj.weight";
+    std::size_t count = 1;
+    for (const std::int64_t size : shape)
+      count *= static_cast<std::size_t>(size);
+    source->add_bytes(fused, {12, 4}, DType::F8_E4M3, 48);
+    source->add(fused + "_scale", std::move(shape), counting(count));
+    CheckpointWeights weights(source);
+    std::vector<std::vector<float>> scales;
+    for (const char* half : {"gate_proj", "up_proj"})
+      scales.push_back(weights.get(str("model.layers.0.mlp.", half, ".weight")).scale->values);
+    return scales;
+  };
+  using Halves = std::vector<std::vector<float>>;
+  const Halves one = {counting(1), counting(1)};
+  EXPECT_EQ(scales_of({}, 2), one);
+  EXPECT_EQ(scales_of({1}, 2), one);
+  const std::vector<float> rows = counting(12);
+  EXPECT_EQ(scales_of({12, 1}, 2),
+            Halves({{rows.begin(), rows.begin() + 6}, {rows.begin() + 6, rows.end()}}));
+  const std::vector<float> tiles = counting(4);
+  EXPECT_EQ(scales_of({4, 1}, 3), Halves({{tiles[0], tiles[1]}, {tiles[2], tiles[3]}}));
+  // Rows 4 to 7 are of gate_proj and up_proj.
+  EXPECT_THROW(scales_of({3, 1}, 4), Error);
+  EXPECT_THROW(scales_of({5, 1}, 3), Error);
+}
+
 // A key head has 2 rows each of q and k and 4 each of v and z. Tiles of 2 rows stay whole when rows
 // are gathered; of 4 rows only those of v and z.
 TEST(CheckpointWeights, GathersScalesOfFusedFp8Weights) {

@@ -223,6 +223,7 @@ std::vector<ParityCase> kv_cache_cases() {
     for (const auto& [dtype, tolerance] : {CacheType{"f32", 0},
                                            {"f16", 0x1p-11},
                                            {"bf16", 0x1p-8},
+                                           {"fp8", 0x1p-4},
                                            {"q8_0", 0x1p-7},
                                            {"q4_0", 0.15}})
       cases.push_back(kv_cache_case(dtype, params, tolerance));

@@ -43,6 +43,15 @@ void OperatorBench::add_matrix(const std::string& name, std::int64_t rows, std::
   add_weight(random_matrix(full_name(name), rows, cols, setting_.weights));
 }
 
+void OperatorBench::add_ordered_matrix(const std::string& name,
+                                       std::int64_t rows,
+                                       std::int64_t cols,
+                                       const std::vector<std::int32_t>& order) {
+  Weight weight = random_matrix(full_name(name), rows, cols, setting_.weights);
+  weight.column_order = std::make_shared<const std::vector<std::int32_t>>(order);
+  add_weight(weight);
+}
+
 void OperatorBench::add_f32_matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
   add_weight(random_matrix(full_name(name), rows, cols));
 }
@@ -52,6 +61,19 @@ void OperatorBench::add_vector(const std::string& name,
                                float size,
                                float center) {
   add_weight(random_vector(full_name(name), count, size, center));
+}
+
+void OperatorBench::add_indices(const std::string& name,
+                                std::int64_t cols,
+                                const std::vector<std::int32_t>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  auto buffer = std::make_shared<Buffer>(bytes.size());
+  std::ranges::copy(bytes, buffer->data());
+  weights_.add({.name = full_name(name),
+                .dtype = DType::I32,
+                .shape = {static_cast<std::int64_t>(values.size()) / cols, cols},
+                .data = buffer->data(),
+                .owned = buffer});
 }
 
 void OperatorBench::add_linear(const std::string& name, const LinearParams& params) {

@@ -35,8 +35,16 @@ class OperatorBench {
 
   // Weights of the module "m"; names begin with the child's name ("q_proj.weight").
   void add_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
+  // The same with columns in an order of the weight (Weight::column_order).
+  void add_ordered_matrix(const std::string& name,
+                          std::int64_t rows,
+                          std::int64_t cols,
+                          const std::vector<std::int32_t>& order);
   void add_f32_matrix(const std::string& name, std::int64_t rows, std::int64_t cols);
   void add_vector(const std::string& name, std::int64_t count, float size, float center);
+  void add_indices(const std::string& name,
+                   std::int64_t cols,
+                   const std::vector<std::int32_t>& values);
 
   // Adds the device's default operator as a child, after its weights and children.
   template <class Op>

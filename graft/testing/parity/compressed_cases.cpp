@@ -219,14 +219,19 @@ std::vector<ParityCase> compressed_attention_cases() {
 }
 
 std::vector<ParityCase> hyper_connection_cases() {
-  const HyperConnectionParams params = {.hidden_size = 96, .mult = 4, .sinkhorn_iters = 20};
-  return {
-      {.name = "4 streams of 96",
-       .role = Role::HyperConnection,
-       .params = params,
-       .build = [params](OperatorBench& bench) { return build_hyper_connection(bench, params); },
-       .tolerance = {kF32Chain, kF32Chain, kF32Chain, kF32Chain},
-       .types = ParityCase::Types::F32}};
+  std::vector<ParityCase> cases;
+  for (const auto& [hidden, mult] : {std::pair{96, 4}, {300, 4}, {37, 2}, {64, 3}, {20, 9}}) {
+    const HyperConnectionParams params = {
+        .hidden_size = hidden, .mult = mult, .sinkhorn_iters = 20};
+    cases.push_back(
+        {.name = str(mult, " streams of ", hidden),
+         .role = Role::HyperConnection,
+         .params = params,
+         .build = [params](OperatorBench& bench) { return build_hyper_connection(bench, params); },
+         .tolerance = {kF32Chain, kF32Chain, kF32Chain, kF32Chain},
+         .types = ParityCase::Types::F32});
+  }
+  return cases;
 }
 
 }  // namespace graft::ops::testing

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 
 #include "graft/testing/parity/cases.h"
@@ -50,6 +51,44 @@ void add_experts(OperatorBench& bench, const std::string& prefix, const ExpertsP
   }
 }
 
+// Whether the experts read x in an order of columns (GPTQ's desc_act).
+enum class Columns : std::uint8_t {
+  InOrder,
+  OneOrder,   // the same in gate_proj and up_proj of an expert
+  TwoOrders,  // one in gate_proj, another one in up_proj
+};
+
+// The same with columns in other orders, which differ between the experts. One expert keeps the
+// order of gate_proj and up_proj, another that of down_proj.
+void add_ordered_experts(OperatorBench& bench, const ExpertsParams& params, Columns columns) {
+  Random random(11);
+  const auto shuffled = [&](std::int64_t cols) {
+    std::vector<std::int32_t> order(static_cast<std::size_t>(cols));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::shuffle(order, random.engine());
+    return order;
+  };
+  const std::int64_t hidden = params.hidden_size;
+  const std::int64_t intermediate = params.intermediate_size;
+  for (std::int64_t i = 0; i < params.num_experts; ++i) {
+    const std::vector<std::int32_t> gate = shuffled(hidden);
+    const std::vector<std::int32_t> up = columns == Columns::OneOrder ? gate : shuffled(hidden);
+    if (i == 0) {
+      bench.add_matrix("0.gate_proj.weight", intermediate, hidden);
+      bench.add_matrix("0.up_proj.weight", intermediate, hidden);
+    } else {
+      bench.add_ordered_matrix(str(i, ".gate_proj.weight"), intermediate, hidden, gate);
+      bench.add_ordered_matrix(str(i, ".up_proj.weight"), intermediate, hidden, up);
+    }
+    const std::string down = str(i, ".down_proj.weight");
+    if (i == 1) {
+      bench.add_matrix(down, hidden, intermediate);
+    } else {
+      bench.add_ordered_matrix(down, hidden, intermediate, shuffled(intermediate));
+    }
+  }
+}
+
 Exercise mlp_exercise(Mlp& mlp, std::int64_t hidden) {
   return {.forward = [&mlp, hidden](DeviceRun& run) -> std::vector<ParityResult> {
     const TensorView x = run.random_rows(hidden);
@@ -68,8 +107,14 @@ Exercise build_mlp(OperatorBench& bench, const MlpParams& params) {
 Exercise build_router(OperatorBench& bench, const RouterParams& params) {
   bench.add_matrix("weight", params.num_experts, params.hidden_size);
   if (params.bias) bench.add_vector("bias", params.num_experts, 0.5F, 0.0F);
-  if (params.method == Method::NoauxTc)
+  if (params.method == Method::NoauxTc && params.hash_vocab_size == 0)
     bench.add_vector("e_score_correction_bias", params.num_experts, 0.1F, 0.0F);
+  if (params.hash_vocab_size > 0) {
+    std::vector<std::int32_t> table;
+    for (std::int64_t i = 0; i < params.hash_vocab_size * params.top_k; ++i)
+      table.push_back(static_cast<std::int32_t>(i * 7 % params.num_experts));
+    bench.add_indices("tid2eid", params.top_k, table);
+  }
   auto& router = bench.add_subject<Router>(Role::Router, params);
   return {.forward = [&router, params](DeviceRun& run) -> std::vector<ParityResult> {
     const TensorView x = run.random_rows(params.hidden_size);
@@ -95,8 +140,12 @@ std::vector<std::int32_t> random_experts(std::int64_t rows, const ExpertsParams&
 }
 
 // With forward(), and with begin() and end().
-Exercise build_experts(OperatorBench& bench, const ExpertsParams& params) {
-  add_experts(bench, "", params);
+Exercise build_experts(OperatorBench& bench, const ExpertsParams& params, Columns columns) {
+  if (columns == Columns::InOrder) {
+    add_experts(bench, "", params);
+  } else {
+    add_ordered_experts(bench, params, columns);
+  }
   auto& experts = bench.add_subject<Experts>(Role::Experts, params);
   return {.forward = [&experts, params](DeviceRun& run) -> std::vector<ParityResult> {
     const TensorView x = run.random_rows(params.hidden_size);
@@ -157,17 +206,21 @@ std::vector<ParityCase> mlp_cases() {
   for (const MlpParams& params :
        {MlpParams{.hidden_size = 256, .intermediate_size = 512},
         MlpParams{.hidden_size = 256, .intermediate_size = 512, .gate = MlpParams::Gate::GeluTanh},
+        MlpParams{.hidden_size = 256, .intermediate_size = 512, .limit = 0.25F},
         MlpParams{.hidden_size = 288, .intermediate_size = 352}}) {
     const bool is_odd = params.hidden_size == 288;
     const bool is_gelu = params.gate == MlpParams::Gate::GeluTanh;
-    cases.push_back(
-        {.name = str(params.hidden_size, " by ", params.intermediate_size, is_gelu ? ", GELU" : ""),
-         .role = Role::Mlp,
-         .params = params,
-         .build = [params](OperatorBench& bench) { return build_mlp(bench, params); },
-         .tolerance = {kF32Chain, kF32Chain, kHalfChain, kInt8Chain},
-         .block = is_odd ? 32 : 256,
-         .types = is_gelu ? Types::Few : Types::Every});
+    const bool is_limited = params.limit > 0;
+    cases.push_back({.name = str(params.hidden_size, " by ", params.intermediate_size,
+                                 is_gelu      ? ", GELU"
+                                 : is_limited ? ", limited"
+                                              : ""),
+                     .role = Role::Mlp,
+                     .params = params,
+                     .build = [params](OperatorBench& bench) { return build_mlp(bench, params); },
+                     .tolerance = {kF32Chain, kF32Chain, kHalfChain, kInt8Chain},
+                     .block = is_odd ? 32 : 256,
+                     .types = is_gelu || is_limited ? Types::Few : Types::Every});
   }
   return cases;
 }
@@ -191,18 +244,26 @@ std::vector<ParityCase> router_cases() {
   one_group.num_groups = one_group.top_k_groups = 1;
   RouterParams biased = normalized;
   biased.bias = true;
+  RouterParams softplus = one_group;
+  softplus.scoring = Scoring::SqrtSoftplus;
+  softplus.scaling_factor = 1.5F;
+  RouterParams table = softplus;
+  table.hash_vocab_size = kParityVocab;
   return {router_case("softmax", plain, Types::Every),
           router_case("softmax, logits with bias, normalized", biased, Types::Few),
           router_case("softmax, 11 experts, normalized", normalized, Types::Few),
           router_case("softmax, best 2 of 4 groups", groups, Types::Few),
           router_case("sigmoid, bias, best 2 of 4 groups", sigmoid, Types::Few),
-          router_case("sigmoid, bias, one group", one_group, Types::Few)};
+          router_case("sigmoid, bias, one group", one_group, Types::Few),
+          router_case("softplus, bias, one group", softplus, Types::Few),
+          router_case("softplus, experts by token", table, Types::Few)};
 }
 
 std::vector<ParityCase> experts_cases() {
   struct Kind {
     ExpertsParams params;
     std::int64_t block;
+    Columns columns = Columns::InOrder;
   };
   // With two experts every token uses both experts: 96 rows per expert.
   const std::vector<Kind> kinds = {
@@ -222,19 +283,46 @@ std::vector<ParityCase> experts_cases() {
         .intermediate_size = 256,
         .bias = true,
         .swiglu_limit = 0.5F},
-       256}};
+       256},
+      {{.num_experts = 6,
+        .top_k = 3,
+        .hidden_size = 288,
+        .intermediate_size = 96,
+        .swiglu_limit = 0.25F,
+        .limits_silu = true},
+       32},
+      {{.num_experts = 2,
+        .top_k = 2,
+        .hidden_size = 256,
+        .intermediate_size = 256,
+        .swiglu_limit = 0.25F,
+        .limits_silu = true},
+       256},
+      {{.num_experts = 6, .top_k = 3, .hidden_size = 256, .intermediate_size = 512},
+       256,
+       Columns::OneOrder},
+      {{.num_experts = 2, .top_k = 2, .hidden_size = 256, .intermediate_size = 256},
+       256,
+       Columns::TwoOrders}};
   std::vector<ParityCase> cases;
   for (const Kind& kind : kinds) {
     const ExpertsParams params = kind.params;
+    const Columns columns = kind.columns;
     cases.push_back(
-        {.name = str(params.num_experts, " of ", params.hidden_size, " by ",
-                     params.intermediate_size, params.bias ? ", biased and clamped" : ""),
+        {.name =
+             str(params.num_experts, " of ", params.hidden_size, " by ", params.intermediate_size,
+                 params.bias                     ? ", biased and clamped"
+                 : params.limits_silu            ? ", limited"
+                 : columns == Columns::OneOrder  ? ", columns in one order"
+                 : columns == Columns::TwoOrders ? ", columns in two orders"
+                                                 : ""),
          .role = Role::Experts,
          .params = params,
-         .build = [params](OperatorBench& bench) { return build_experts(bench, params); },
+         .build = [=](OperatorBench& bench) { return build_experts(bench, params, columns); },
          .tolerance = {kF32Chain, kF32Chain, kHalfChain, kInt8Chain},
          .block = kind.block,
-         .types = Types::Every});
+         .types = columns == Columns::InOrder ? Types::Every : Types::Few,
+         .may_reject = columns == Columns::TwoOrders});
   }
   return cases;
 }

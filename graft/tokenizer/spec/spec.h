@@ -74,7 +74,7 @@ struct AddedToken {
 };
 
 struct ModelSpec {
-  enum class Kind : std::uint8_t { Bpe, Unigram };
+  enum class Kind : std::uint8_t { Bpe, Unigram, WordPiece };
   Kind kind = Kind::Bpe;
   bool byte_level = false;     // symbols are bytes, written as letters in the vocabulary
   bool byte_fallback = false;  // characters outside the vocabulary become <0xNN> tokens

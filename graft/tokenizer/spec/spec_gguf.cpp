@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 #include "graft/tokenizer/steps/pattern.h"
 #include "graft/tokenizer/steps/steps.h"
 
@@ -131,6 +132,46 @@ void read_t5(const TokenizerData& data, Spec& spec) {
   }
 }
 
+// Tabs, line breaks and spaces.
+constexpr std::string_view kBlanks = R"([\t-\r\x{85}\p{Z}]+)";
+
+// BPE over the characters of words; the spaces between them are dropped.
+void read_whitespace(const TokenizerData& data, Spec& spec) {
+  if (data.lowercase.value_or(false))
+    spec.normalizers.push_back({.kind = NormalizerStep::Kind::Lowercase});
+  spec.pre_tokenizers = {{.pattern = std::string(kBlanks), .behavior = SplitBehavior::Removed}};
+  spec.model.byte_fallback = true;
+  read_merges(data, spec);
+  spec.decoders = {{.kind = DecoderStep::Kind::ByteFallback}};
+}
+
+// WordPiece: words of letters, and punctuation and Chinese characters by themselves.
+void read_bert(const TokenizerData& data, Spec& spec) {
+  const bool lowercase = data.lowercase.value_or(true);
+  const bool strip_accents = data.strip_accents.value_or(lowercase);
+  if (strip_accents) spec.normalizers.push_back({.kind = NormalizerStep::Kind::Nfd});
+  if (lowercase) spec.normalizers.push_back({.kind = NormalizerStep::Kind::Lowercase});
+  // Control characters but tabs and line breaks.
+  constexpr std::string_view kRemoved = R"((?![\t-\r\x{85}])[\p{C}\x{FFFD}])";
+  spec.normalizers.push_back(
+      {.kind = NormalizerStep::Kind::Replace,
+       .pattern = str(kRemoved, strip_accents ? std::string_view(R"(|\p{M})") : ""),
+       .is_regex = true});
+  spec.pre_tokenizers = {
+      {.pattern = std::string(kBlanks), .behavior = SplitBehavior::Removed},
+      {.pattern =
+           R"([\p{P}$+<=>^`|~\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FAFF}])"
+           R"(|[\x{20000}-\x{2A6DF}\x{2A700}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{2F800}-\x{2FA1F}])"}};
+  spec.model.kind = ModelSpec::Kind::WordPiece;
+  spec.decoders = {
+      {.kind = DecoderStep::Kind::Replace, .pattern = std::string(kSpaceMarker), .content = " "}};
+  strip_one_space(spec);
+  const auto first = data.cls_id ? data.cls_id : data.bos_id;
+  if (first && data.add_bos.value_or(true)) spec.prefix.push_back(static_cast<TokenId>(*first));
+  if (data.sep_id && data.add_eos.value_or(true))
+    spec.suffix.push_back(static_cast<TokenId>(*data.sep_id));
+}
+
 void read_added_tokens(const Vocabulary& vocabulary, Spec& spec) {
   for (std::size_t i = 0; i < vocabulary.size(); ++i) {
     const auto id = static_cast<TokenId>(i);
@@ -168,10 +209,16 @@ Spec spec_from_gguf(const TokenizerData& data,
     read_llama(data, spec);
   } else if (data.model == "t5") {
     read_t5(data, spec);
+  } else if (data.model == "whitespace") {
+    read_whitespace(data, spec);
+  } else if (data.model == "bert") {
+    read_bert(data, spec);
   } else {
-    fail("tokenizer model \"", data.model, "\" is not supported (gpt2, llama and t5 are)");
+    fail("tokenizer model \"", data.model,
+         "\" is not supported (gpt2, llama, t5, bert and whitespace are)");
   }
   read_added_tokens(vocabulary, spec);
+  if (data.model == "bert") return spec;
   const Ends ends = default_ends(data, named);
   if (data.bos_id && data.add_bos.value_or(ends.bos)) {
     spec.prefix.push_back(static_cast<TokenId>(*data.bos_id));

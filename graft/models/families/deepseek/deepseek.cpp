@@ -40,6 +40,11 @@ bool is_v3(const GgufFields& gguf) {
          gguf.integer("expert_gating_func", 0) == kSigmoid;
 }
 
+// Kimi-K2 has the layers of DeepSeek-V3 and a vocabulary of its own.
+bool is_kimi(const GgufFields& gguf) {
+  return gguf.metadata().string("tokenizer.ggml.pre") == "kimi-k2";
+}
+
 // As KTransformers' modeling files name them; its rules match the YaRN class.
 std::string rope_class(const Builder& build) {
   switch (build.config().rope.kind) {
@@ -67,6 +72,11 @@ constexpr std::array kV3PreTokenizers = {
     formats::PreTokenizerName{"kimi-k2", "kimi-k2"},
     formats::PreTokenizerName{"joyai-llm", "deepseek-v3"},
 };
+
+constexpr formats::ChatTraits kV3Chat = {
+    .builtin_template = "deepseek-v3",
+    .marked_template = {.token = "<|im_middle|>", .builtin_template = "kimi-k2"},
+    .tool_calls = formats::ToolCallFormat::DeepSeek};
 
 // clang-format off
 constexpr std::array kV2Classes = {
@@ -148,11 +158,11 @@ extern const Family kDeepseekV2 = {
 };
 
 extern const Family kDeepseekV3 = {
-    .model_types = {"deepseek_v3", "kimi_k2"},
+    .model_types = {"deepseek_v3"},
     .hf_class = "DeepseekV3ForCausalLM",
     .class_prefix = "DeepseekV3",
     .gguf = {.architecture = "deepseek2",
-             .matches = is_v3,
+             .matches = [](const GgufFields& gguf) { return is_v3(gguf) && !is_kimi(gguf); },
              .mla = true,
              .rope_interleaved = true,
              .method = RouterMethod::NoauxTc,
@@ -162,12 +172,29 @@ extern const Family kDeepseekV3 = {
                 rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
     .fused = rows::kFusedExperts,
     .pre_tokenizers = kV3PreTokenizers,
-    .chat = {.builtin_template = "deepseek-v3",
-             .marked_template = {.token = "<|im_middle|>", .builtin_template = "kimi-k2"},
-             .tool_calls = formats::ToolCallFormat::DeepSeek},
+    .chat = kV3Chat,
     .build = build_deepseek,
     .ktransformers_classes = kV3Classes,
     .class_bases = kV3Bases,
+};
+
+extern const Family kKimiK2 = {
+    .model_types = {"kimi_k2"},
+    .hf_class = "DeepseekV3ForCausalLM",
+    .class_prefix = "DeepseekV3",
+    .gguf = {.architecture = "deepseek2",
+             .matches = [](const GgufFields& gguf) { return is_v3(gguf) && is_kimi(gguf); },
+             .mla = true,
+             .rope_interleaved = true,
+             .method = RouterMethod::NoauxTc,
+             .shared = GgufTraits::Shared::Count},
+    .read_hf = read_v3,
+    .tensors = {rows::kNorms, rows::kQueryKey, rows::kAttention, rows::kMla, rows::kMlp,
+                rows::kExperts, rows::kRouterAndFusedExperts, rows::kSharedExperts, rows::kNextn},
+    .fused = rows::kFusedExperts,
+    .pre_tokenizers = kV3PreTokenizers,
+    .chat = kV3Chat,
+    .build = build_deepseek,
 };
 
 }  // namespace graft::models

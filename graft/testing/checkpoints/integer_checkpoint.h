@@ -5,15 +5,13 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "graft/base/text/json.h"
-#include "graft/formats/safetensors/safetensors_writer.h"
 #include "graft/formats/weight_source.h"
 #include "graft/quant/codec.h"
+#include "graft/testing/checkpoints/write_quantized.h"
 #include "graft/testing/integers.h"
 
 namespace graft::formats::test {
@@ -28,8 +26,8 @@ class IntegerCheckpoint {
     const auto source = open_weights(golden);
     for (const TensorInfo& tensor : source->tensors())
       add(tensor, c);
-    write(golden, integers_, packed_, quantization_json(c));
-    write(golden, floats_, plain_, "");
+    write_quantized(golden, integers_, packed_, quantization_json(c));
+    write_quantized(golden, floats_, plain_, "");
   }
 
   const std::filesystem::path& integers() const { return integers_; }
@@ -61,23 +59,6 @@ class IntegerCheckpoint {
     std::memcpy(plain.bytes.data(), layer.values.data(), plain.bytes.size());
     plain_.push_back(std::move(plain));
     ++num_quantized_;
-  }
-
-  static void write(const std::filesystem::path& golden,
-                    const std::filesystem::path& folder,
-                    const std::vector<PackedTensor>& tensors,
-                    const std::string& quantization) {
-    std::filesystem::create_directories(folder);
-    Json config = read_json_file(golden / "config.json");
-    if (!quantization.empty()) config["quantization_config"] = parse_json(quantization, "test");
-    std::ofstream(folder / "config.json") << config.dump();
-    std::vector<TensorSpec> specs;
-    for (const PackedTensor& tensor : tensors)
-      specs.push_back({.name = tensor.suffix, .dtype = tensor.dtype, .shape = tensor.shape});
-    SafetensorsWriter writer(folder / "model.safetensors", {{"format", "pt"}}, specs);
-    for (const PackedTensor& tensor : tensors)
-      writer.append(tensor.bytes);
-    writer.finish();
   }
 
   std::filesystem::path integers_;
