@@ -9,6 +9,7 @@
 #include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
 #include "graft/models/config/model_config.h"
+#include "graft/ops/experts/hybrid_experts.h"
 
 namespace graft::engine {
 namespace {
@@ -159,7 +160,7 @@ Engine::Engine(models::OpenModel& model,
                   : std::make_unique<StateSlots>(num_state_slots_, config_.max_num_seqs)),
       scheduler_(config_,
                  blocks_,
-                 plan::stream_from(model.plan()),
+                 ops::min_streamed_rows(plan::stream_from(model.plan())),
                  model.model().long_rope_from(),
                  states_.get()),
       runner_(model.model()) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -32,6 +33,15 @@ constexpr const char* kDeviceOnly =
 constexpr const char* kExpertsOnCpu = R"yaml(
 - match: {name: "[.]experts$"}
   replace: {class: experts, kwargs: {device: cpu, out_device: "cuda:0"}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+// Prompts stream the experts, decode steps compute one of them on the device.
+constexpr const char* kHybridExperts = R"yaml(
+- match: {role: experts}
+  replace:
+    class: experts
+    kwargs: {generate_device: cpu, prefill_device: "cuda:0", gpu_experts: 1, stream_from: 4}
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
@@ -388,6 +398,27 @@ TEST_P(EngineDevices, PermanentFailureEndsEveryRequest) {
   EXPECT_EQ(engine.stats().blocks.num_used, 0);
 }
 
+// A model whose device is lost, beside one on the CPU, each on its own thread.
+TEST_P(EngineDevices, OtherModelsKeepServing) {
+  OpenModel lost(folder(), placed());
+  OpenModel open(folder(), options(kCpuOnly));
+  const std::vector<Request> two = {request(1, greedy()), request(2, top_k(9))};
+  const auto want = tokens_of(open, two);
+  Engine lost_engine(lost, nullptr, config());
+  test_fault() = {.countdown = 100, .is_lasting = true};
+  std::thread failing([&] {
+    for (int round = 0; round < 10; ++round) {
+      for (const auto& [id, output] : run(lost_engine, two))
+        EXPECT_TRUE(output.finish);
+    }
+  });
+  for (int round = 0; round < 3; ++round)
+    EXPECT_EQ(tokens_of(open, two), want);
+  failing.join();
+  for (const auto& [id, output] : run(lost_engine, two))
+    EXPECT_EQ(output.finish->reason, FinishReason::Error);
+}
+
 std::string test_name(const testing::TestParamInfo<PlacementCase>& info) {
   return info.param.name;
 }
@@ -396,6 +427,7 @@ INSTANTIATE_TEST_SUITE_P(Rules,
                          EngineDevices,
                          testing::Values(PlacementCase{"DeviceOnly", kDeviceOnly},
                                          PlacementCase{"ExpertsOnCpu", kExpertsOnCpu},
+                                         PlacementCase{"HybridExperts", kHybridExperts},
                                          PlacementCase{"HeadOnCpu", kHeadOnCpu}),
                          test_name);
 

@@ -97,8 +97,12 @@ Schedule Scheduler::schedule() {
 }
 
 Scheduler::Kind Scheduler::next_kind() {
-  if (stream_from_ == 0 || num_pending_prefill() < stream_from_) return Kind::Mixed;
-  if (is_decoding() && num_decode_steps_ < kDecodeSteps) {
+  if (stream_from_ == 0) return Kind::Mixed;
+  const std::int64_t num_prompt_tokens = num_pending_prefill();
+  const std::int64_t num_decode_tokens = num_decoding();
+  if (num_prompt_tokens == 0 || num_prompt_tokens + num_decode_tokens < stream_from_)
+    return Kind::Mixed;
+  if (num_decode_tokens > 0 && num_decode_steps_ < kDecodeSteps) {
     ++num_decode_steps_;
     return Kind::Decode;
   }
@@ -106,8 +110,8 @@ Scheduler::Kind Scheduler::next_kind() {
   return Kind::Prefill;
 }
 
-bool Scheduler::is_decoding() const {
-  return std::ranges::any_of(
+std::int64_t Scheduler::num_decoding() const {
+  return std::ranges::count_if(
       running_, [](const Sequence* sequence) { return work_of(*sequence) == Work::Decode; });
 }
 

@@ -57,8 +57,8 @@ struct Schedule {
 
 class Scheduler {
  public:
-  // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: the number
-  // of prompt tokens in a step from which on it streams experts (plan::stream_from()); 0: none.
+  // Both must outlive the scheduler. `config` is the result of resolve(). stream_from: the tokens
+  // of a step with prompts from which on it streams experts (ops::min_streamed_rows()); 0: none.
   // long_rope_from: Blueprint::long_rope_from. states: null for models without recurrent states.
   Scheduler(const EngineConfig& config,
             BlockManager& blocks,
@@ -109,10 +109,11 @@ class Scheduler {
   enum class Kind : std::uint8_t { Mixed, Decode, Prefill };
   // A streamed prompt chunk takes as long as many decode steps, and would take the decoding
   // sequences along on its slow way: it gets a step of its own, and sequences that decode get
-  // kDecodeSteps steps before the next one.
+  // kDecodeSteps steps before the next one. So does a prompt that is streamed only together with
+  // their tokens.
   Kind next_kind();
   std::int64_t num_pending_prefill() const;
-  bool is_decoding() const;
+  std::int64_t num_decoding() const;
   Schedule schedule(Kind kind);
   bool outgrows_short_rope(const Sequence& sequence) const;
   void use_long_rope(Sequence& sequence);

@@ -328,6 +328,22 @@ TEST(Scheduler, GivesStreamedPromptsTheirOwnStepsBetweenDecodeSteps) {
   run_to_end(simulation);
 }
 
+// 12 sequences decode, and 6 prompt tokens alone would not be streamed: with them they would.
+TEST(Scheduler, StreamsNoDecodeTokensWithAShortPrompt) {
+  Simulation simulation(config_of(64, 16, 400, 4), /*stream_from=*/16);
+  for (TokenId i = 0; i < 12; ++i)
+    simulation.add(prompt_of(1, 100 * i), 100);
+  EXPECT_EQ(simulation.step(), 12);
+  simulation.add(prompt_of(6, 5000), 2);
+  std::vector<std::int64_t> steps;
+  for (int i = 0; i < 10; ++i)
+    steps.push_back(simulation.step());
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{12, 12, 12, 12, 12, 12, 12, 12, 6, 13}));
+  simulation.add(prompt_of(3, 6000), 2);
+  EXPECT_EQ(simulation.step(), 12 + 3) << "15 tokens are not streamed";
+  run_to_end(simulation);
+}
+
 TEST(Scheduler, StreamsPromptsAtOnceWhenNothingDecodes) {
   Simulation simulation(config_of(20, 8, 200, 4), /*stream_from=*/16);
   simulation.add(prompt_of(50), 2);

@@ -15,9 +15,6 @@ using ops::Role;
 
 constexpr std::int64_t kMinContext = 4096;   // without a wanted context
 constexpr std::int64_t kCacheElemBytes = 2;  // the KV cache holds f16
-// GPUs that hold less than this share of the layers save less time than the copies between them and
-// the CPU may cost.
-constexpr double kMinLayerShare = 1.0 / 16;
 
 struct LayerBytes {
   std::int64_t dense = 0;      // all but the routed experts
@@ -68,7 +65,7 @@ ModelBytes count_bytes(const plan::Blueprint& blueprint, const Workload& load) {
   double scratch = 0;
   blueprint.visit([&](const plan::ModuleSpec& module) {
     row = std::max(row, workspace_row_bytes(module));
-    scratch = std::max(scratch, mla_scratch_bytes(module, load, false));
+    scratch = std::max(scratch, attention_scratch_bytes(module, load, false));
     if (module.layer >= 0) return count_layer(module, load, bytes);
     is_tied = is_tied || (module.last_name() == "lm_head" && module.weights.empty());
     (module.role == Role::Embedding ? bytes.embedding : bytes.head) += size_of(module);
@@ -105,23 +102,35 @@ class Layouter {
     return capacity_.size() > 1 ? place_everything_evenly() : std::nullopt;
   }
 
-  // Layers without their experts on the GPUs, experts in host memory with copies on the GPUs. Null
-  // when a layer does not fit and `is_partial` is false.
-  std::optional<AutoLayout> place_hybrid(bool is_partial) const {
+  // All layers without their experts on the GPUs, experts in host memory with copies on the GPUs.
+  // Null when the layers do not fit.
+  std::optional<AutoLayout> place_hybrid() const {
     AutoLayout layout = empty_layout();
     std::vector<std::int64_t> free = capacity_;
-    if (!place_evenly(layout, free)) {
-      if (!is_partial) return std::nullopt;
-      layout = empty_layout();
-      free = capacity_;
-      place_greedily(layout, free);
-    }
-    place_head(layout, free);
-    // Streaming needs buffers, which may be what is missing for experts that host memory lacks.
-    std::optional<AutoLayout> streamed = place_experts(layout, free, true);
-    if (streamed) return streamed;
-    std::optional<AutoLayout> unstreamed = place_experts(layout, free, false);
-    return unstreamed ? unstreamed : layout;
+    if (!place_evenly(layout, free)) return std::nullopt;
+    return with_experts(std::move(layout), std::move(free));
+  }
+
+  // The same with as many layers as fit, the others on the CPU. `streams`: beside the buffers for
+  // streaming.
+  AutoLayout place_some_layers(bool streams) const {
+    AutoLayout layout = empty_layout();
+    std::vector<std::int64_t> free = capacity_;
+    const std::int64_t buffers = streams ? bytes_.stream_buffers : 0;
+    for (std::int64_t& bytes : free)
+      bytes -= buffers;
+    place_greedily(layout, free);
+    for (std::int64_t& bytes : free)
+      bytes += buffers;
+    return with_experts(std::move(layout), std::move(free));
+  }
+
+  AutoLayout empty_layout() const {
+    AutoLayout layout;
+    layout.gpus.resize(capacity_.size());
+    layout.num_experts = bytes_.num_experts;
+    layout.num_layers = num_layers();
+    return layout;
   }
 
  private:
@@ -139,12 +148,14 @@ class Layouter {
     return sum;
   }
 
-  AutoLayout empty_layout() const {
-    AutoLayout layout;
-    layout.gpus.resize(capacity_.size());
-    layout.num_experts = bytes_.num_experts;
-    layout.num_layers = num_layers();
-    return layout;
+  // Adds the head and the experts.
+  AutoLayout with_experts(AutoLayout layout, std::vector<std::int64_t> free) const {
+    place_head(layout, free);
+    // Streaming needs buffers, which may be what is missing for experts that host memory lacks.
+    std::optional<AutoLayout> streamed = place_experts(layout, free, true);
+    if (streamed) return *streamed;
+    std::optional<AutoLayout> unstreamed = place_experts(layout, free, false);
+    return unstreamed ? *unstreamed : layout;
   }
 
   // The layers [first, last] with no experts on the GPU yet.
@@ -200,9 +211,6 @@ class Layouter {
         free[gpu] -= dense_bytes(layer++);
       layout.gpus[gpu] = without_experts(first, layer - 1);
     }
-    if (static_cast<double>(layer) >= kMinLayerShare * static_cast<double>(num_layers())) return;
-    layout = empty_layout();
-    free = capacity_;
   }
 
   void place_head(AutoLayout& layout, std::vector<std::int64_t>& free) const {
@@ -306,15 +314,22 @@ bool is_better(const AutoLayout& longer, const AutoLayout& shorter) {
   return streams;
 }
 
+// Of all GPUs that have layers with experts in host memory.
+bool streams_host_experts(const AutoLayout& layout) {
+  return std::ranges::all_of(layout.gpus, [](const GpuLayers& layers) {
+    return layers.streams || layers.first_host_experts() > layers.last;
+  });
+}
+
 }  // namespace
 
 std::int64_t GpuLayers::first_host_experts() const {
   return std::max(first_experts, last_experts + 1);
 }
 
-AutoLayout choose_layout(const plan::Blueprint& blueprint,
-                         const MachineFigures& machine,
-                         const Workload& load) {
+std::vector<AutoLayout> possible_layouts(const plan::Blueprint& blueprint,
+                                         const MachineFigures& machine,
+                                         const Workload& load) {
   const std::vector<std::int64_t> contexts = contexts_to_try(blueprint, load.context);
   // Null, or the layout with what it was made for.
   const auto attempt = [&](std::int64_t context, std::int64_t tokens, auto place) {
@@ -331,18 +346,30 @@ AutoLayout choose_layout(const plan::Blueprint& blueprint,
   const std::int64_t tokens = load.prefill_tokens > 0 ? load.prefill_tokens : kPlacedTokens;
   const std::int64_t streamed = load.prefill_tokens > 0 ? load.prefill_tokens : kStreamedTokens;
   const auto everything = [](const Layouter& model) { return model.place_everything(); };
-  const auto hybrid = [](const Layouter& model) { return model.place_hybrid(false); };
-  const auto partial = [](const Layouter& model) { return model.place_hybrid(true); };
+  const auto hybrid = [](const Layouter& model) { return model.place_hybrid(); };
   for (const std::int64_t context : contexts) {
-    if (auto layout = attempt(context, tokens, everything)) return *layout;
+    if (auto layout = attempt(context, tokens, everything)) return {*layout};
   }
+  std::vector<AutoLayout> layouts;
   for (const std::int64_t context : contexts) {
     const auto shorter = attempt(context, tokens, hybrid);
     if (!shorter) continue;
     const auto longer = attempt(context, streamed, hybrid);
-    return longer && is_better(*longer, *shorter) ? *longer : *shorter;
+    layouts.push_back(longer && is_better(*longer, *shorter) ? *longer : *shorter);
+    break;
   }
-  return *attempt(contexts.back(), tokens, partial);
+  if (!layouts.empty() && streams_host_experts(layouts.front())) return layouts;
+  const auto some_layers = [&](bool streams) {
+    return *attempt(contexts.back(), tokens, [&](const Layouter& model) {
+      return std::optional(model.place_some_layers(streams));
+    });
+  };
+  if (layouts.empty()) layouts.push_back(some_layers(false));
+  layouts.push_back(some_layers(true));
+  layouts.push_back(*attempt(contexts.back(), tokens, [](const Layouter& model) {
+    return std::optional(model.empty_layout());
+  }));
+  return layouts;
 }
 
 }  // namespace graft::perf

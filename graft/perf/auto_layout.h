@@ -1,5 +1,5 @@
-// Chooses which layers and experts of a model each GPU of a machine holds, from the memory alone.
-// The same model and machine always give the same layout.
+// Which layers and experts of a model each GPU of a machine can hold. The same model and machine
+// always give the same layouts.
 
 #pragma once
 
@@ -35,11 +35,14 @@ struct AutoLayout {
   std::int64_t prefill_tokens = 0;  // that the workspace was counted for
 };
 
+// One, where the GPUs hold everything, or all layers and stream the experts in host memory. Else
+// those to compare: as many layers as fit, fewer layers with memory to stream their experts, all on
+// the CPU.
 // load.context 0: default_context(), or half of it and so on down to 4096 when all layers fit into
 // the GPUs only then. load.prefill_tokens 0: kStreamedTokens where experts are streamed (see
 // prefers_long_passes()), else kPlacedTokens.
-AutoLayout choose_layout(const plan::Blueprint& blueprint,
-                         const MachineFigures& machine,
-                         const Workload& load);
+std::vector<AutoLayout> possible_layouts(const plan::Blueprint& blueprint,
+                                         const MachineFigures& machine,
+                                         const Workload& load);
 
 }  // namespace graft::perf

@@ -1,6 +1,8 @@
 #include "graft/perf/auto_rules.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <variant>
 #include <vector>
 
@@ -9,12 +11,16 @@
 #include "graft/base/text/units.h"
 #include "graft/ops/devices/cuda_operators.h"
 #include "graft/ops/params.h"
-#include "graft/perf/auto_layout.h"
+#include "graft/ops/registry.h"
 #include "graft/plan/blueprint.h"
 #include "graft/plan/plan.h"
+#include "graft/plan/rules/rules.h"
 
 namespace graft::perf {
 namespace {
+
+// GPUs that save less than this factor are not used: the estimate is not that exact.
+constexpr double kMinSaving = 1.05;
 
 void add_rule(std::string& text, const std::string& match, const std::string& kwargs) {
   text += fmt::format("\n- match:   {{ {} }}\n  replace: {{ class: default, kwargs: {{ {} }} }}\n",
@@ -71,7 +77,7 @@ std::string rules_text(const AutoLayout& layout) {
     for (const std::size_t gpu : used)
       add_layers(text, layout.gpus[gpu], gpu);
     if (layout.head_on_gpu)
-      add_rule(text, R"(name: "^(lm_head|model\\.norm)$")", on_gpu(used.back()));
+      add_rule(text, R"(name: "^(lm_head|model\\.norm|model\\.hc_head)$")", on_gpu(used.back()));
   }
   add_rule(text, R"(name: "")", layout.is_whole ? on_gpu(used.back()) : std::string("device: cpu"));
   return text;
@@ -137,7 +143,51 @@ bool can_use_gpus(const plan::Blueprint& blueprint) {
   return can_use;
 }
 
+// Of a typical request with a layout; infinite when it does not fit.
+double request_seconds(const plan::Blueprint& blueprint,
+                       const MachineFigures& machine,
+                       const Workload& load,
+                       const AutoLayout& layout) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const plan::Machine devices = {.num_gpus = static_cast<int>(machine.gpus.size()),
+                                 .plan_only = true};
+  std::vector<plan::Finding> findings;
+  const plan::RuleFile rules = plan::parse_rules(rules_text(layout), "layout", findings);
+  const ops::Registry registry = ops::builtin_operators();
+  plan::PlanResult planned = plan::make_plan(blueprint, rules, registry, devices);
+  if (!planned.ok()) return kNever;
+  set_stream_from(planned.plan, machine);
+  Workload request = {.context = layout.context,
+                      .parallel = load.parallel,
+                      .prefill_tokens = layout.prefill_tokens};
+  if (!estimate(planned.plan, machine, request).fits()) return kNever;
+  request.prefill_tokens = kTypicalPrompt;
+  request.context = kTypicalPrompt + kTypicalAnswer / 2;
+  const Estimate speed = estimate(planned.plan, machine, request);
+  const auto seconds = [](std::int64_t tokens, const PhaseEstimate& phase) {
+    return phase.tokens_per_s > 0 ? static_cast<double>(tokens) / phase.tokens_per_s : 0;
+  };
+  return seconds(kTypicalPrompt, speed.prefill) +
+         seconds(kTypicalAnswer * load.parallel, speed.decode);
+}
+
 }  // namespace
+
+AutoLayout choose_layout(const plan::Blueprint& blueprint,
+                         const MachineFigures& machine,
+                         const Workload& load) {
+  const std::vector<AutoLayout> layouts = possible_layouts(blueprint, machine, load);
+  if (layouts.size() == 1) return layouts.front();
+  std::vector<double> seconds(layouts.size());
+  std::ranges::transform(layouts, seconds.begin(), [&](const AutoLayout& layout) {
+    return request_seconds(blueprint, machine, load, layout);
+  });
+  const auto best = std::ranges::min_element(seconds);
+  if (std::isinf(*best)) return layouts.front();
+  // The last one is the CPU alone.
+  if (seconds.back() <= kMinSaving * *best) return layouts.back();
+  return layouts[static_cast<std::size_t>(best - seconds.begin())];
+}
 
 AutoRules auto_rules(const plan::Blueprint& blueprint,
                      const MachineFigures& machine,

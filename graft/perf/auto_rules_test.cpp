@@ -6,7 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/perf/auto_layout.h"
 #include "graft/perf/gpu_experts.h"
 #include "graft/testing/units.h"
 
@@ -215,6 +214,31 @@ TEST(AutoRules, Qwen30BOn8And32GiB) {
   EXPECT_LT(longer.layout.gpus[0].copies, placed.layout.gpus[0].copies);
 }
 
+// 14 GiB hold all layers but no buffers for streaming. Prompts are several times faster with fewer
+// layers and buffers, unless the CPU is as fast as PCIe.
+TEST(AutoRules, FewerLayersWhereStreamingSavesMore) {
+  MachineFigures machine = machine_of(400, {13});
+  machine.cpu.flops = 1e11;
+  const auto layouts =
+      possible_layouts(model_of(kDeepseekV3), machine, {.context = 4096, .prefill_tokens = 0});
+  ASSERT_EQ(layouts.size(), 3U);
+  EXPECT_FALSE(layouts[0].gpus[0].streams);
+  EXPECT_TRUE(layouts[1].gpus[0].streams);
+  EXPECT_LT(layouts[1].gpus[0].last, layouts[0].gpus[0].last);
+  EXPECT_TRUE(layouts[2].gpus[0].empty());
+  const Placed placed = place(kDeepseekV3, machine, 4096);
+  EXPECT_TRUE(placed.estimate.fits()) << shortage_text(placed.estimate);
+  EXPECT_TRUE(placed.layout.gpus[0].streams) << placed.rules.summary;
+  machine.cpu.flops = 1e14;
+  machine.cpu.read_bytes_per_s = 1e12;
+  const Placed fast = place(kDeepseekV3, machine, 4096);
+  EXPECT_FALSE(fast.layout.gpus[0].streams) << fast.rules.summary;
+  // What fits nowhere is placed on the GPUs as far as it goes: it may run from disk.
+  const Placed large = place(kDeepseekV3, machine_of(256, {24}));
+  EXPECT_FALSE(large.estimate.fits());
+  EXPECT_EQ(large.layout.gpus[0].last, 60);
+}
+
 // 16.5 GiB of experts do not fit into 12 GiB of host memory: whole layers are on the GPU only.
 TEST(AutoRules, ExpertsThatHostMemoryLacksAreOnTheGpuOnly) {
   const Placed placed = place(kQwen30B, machine_of(12, {16}));
@@ -255,9 +279,10 @@ TEST(AutoRules, ModelsThatGpusCannotRunAreOnTheCpu) {
   plan::Blueprint blueprint = model_of(kQwen30B);
   const MachineFigures machine = machine_of(64, {80});
   EXPECT_EQ(auto_rules(blueprint, machine, {}).summary, "everything on cuda:0");
-  plan::ModuleSpec connection = module("model.hc_head", ops::Role::HyperConnection, -1);
-  connection.params = ops::HyperConnectionParams{.hidden_size = 4096, .mult = 4};
-  blueprint.root.children.front().children.push_back(connection);
+  // No operator of the role has such params.
+  plan::ModuleSpec attention = module("model.attention", ops::Role::Attention, -1);
+  attention.params = ops::HyperConnectionParams{.hidden_size = 4096, .mult = 4};
+  blueprint.root.children.front().children.push_back(attention);
   EXPECT_EQ(auto_rules(blueprint, machine, {}).summary, "everything on the CPU");
 }
 

@@ -9,6 +9,7 @@
 #include "graft/base/check.h"
 #include "graft/base/text/units.h"
 #include "graft/ops/builtin_kwargs.h"
+#include "graft/perf/achieved.h"
 #include "graft/perf/disk_reads.h"
 #include "graft/perf/gpu_experts.h"
 #include "graft/perf/work.h"
@@ -21,14 +22,12 @@ using ops::Role;
 
 // Fixed cost of a copy between devices beside its bytes: launch and synchronization.
 constexpr double kTransferSeconds = 20e-6;
-// Kernels of a GPU module in decode: the product, and the conversion or activation around it.
-constexpr double kLaunchesPerCall = 2;
 
 // Where the CPU and the stream to the GPU share the experts of a prefill pass, relative to the
 // tokens from which on streaming alone is faster. Shorter passes run on the CPU, longer ones are
 // streamed completely.
 constexpr double kMinSplit = 0.25;
-constexpr double kMaxSplit = 4;
+constexpr double kMaxSplit = 5.7;  // a share of less than 15 % is not left to the CPU
 
 // Seconds of a resource, by the name that PhaseEstimate::seconds has.
 struct Cost {
@@ -49,31 +48,35 @@ class ResourceTimes {
  public:
   explicit ResourceTimes(const MachineFigures& machine) : machine_(machine) {}
 
-  // Roofline: reading and computing overlap, so only the slower of the two counts.
-  Cost cost_of(Device device, const Work& work) const {
+  // Reading and multiplying are added: measured times of few rows are close to the sum.
+  std::vector<Cost> costs_of(Device device, const Work& work) const {
     if (device.type == DeviceType::Cuda) {
       const GpuFigures& gpu = gpu_at(device);
-      return slower({to_string(device) + " memory", work.weight_bytes / gpu.read_bytes_per_s},
-                    {to_string(device) + " arithmetic", work.weight_flops / gpu.flops});
+      return {{to_string(device) + " memory",
+               work.weight_bytes / (kGpuReadShare * gpu.read_bytes_per_s)},
+              gpu_product_cost(device, work)};
     }
     const auto rate = machine_.cpu_rates.find(work.dtype);
     if (rate == machine_.cpu_rates.end()) {
-      return slower({"cpu memory", work.weight_bytes / machine_.cpu.read_bytes_per_s},
-                    {"cpu arithmetic", work.weight_flops / machine_.cpu.flops});
+      const double factor = is_quantized(work.dtype) ? kCpuInt8Factor : 1;
+      return {{"cpu memory", work.weight_bytes / (kCpuReadShare * machine_.cpu.read_bytes_per_s)},
+              {"cpu arithmetic", work.weight_flops / (factor * machine_.cpu.flops)}};
     }
-    return slower({"cpu weights of " + std::string(name(work.dtype)),
-                   work.weight_bytes / rate->second.read_bytes_per_s},
-                  {"cpu arithmetic", work.weight_flops / rate->second.flops});
+    return {{"cpu weights of " + std::string(name(work.dtype)),
+             work.weight_bytes / rate->second.read_bytes_per_s},
+            {"cpu arithmetic", work.weight_flops / rate->second.flops}};
   }
-  Cost stream_cost(Device gpu, const Work& work) const {
+  Cost stream_cost(Device gpu, const Work& work) {
+    streamed_bytes_ += work.weight_bytes;
     return {"pcie", work.weight_bytes / gpu_at(gpu).pcie_bytes_per_s};
   }
   // The fixed cost of an operator call. On GPUs only in decode: kernels of a prompt run longer than
   // the launch of the next one.
-  Cost call_cost(Device device, Phase phase) const {
+  Cost call_cost(Device device, const plan::ModuleSpec& module, Phase phase) const {
     if (device.type != DeviceType::Cuda) return {"cpu calls", machine_.cpu.call_seconds};
-    const double launches = phase == Phase::Decode ? kLaunchesPerCall : 0;
-    return {to_string(device) + " launches", launches * gpu_at(device).launch_seconds};
+    const int kernels = phase == Phase::Decode ? num_kernels(module.role) : 0;
+    return {to_string(device) + " launches",
+            kernels * (gpu_at(device).launch_seconds + kGpuLatencySeconds)};
   }
   Cost transfer_cost(Device from, Device to, double bytes) const {
     if (from == to) return {"pcie", 0};
@@ -86,30 +89,40 @@ class ResourceTimes {
   void add(const Cost& cost) {
     if (cost.seconds > 0) seconds_[cost.resource] += cost.seconds;
   }
-  // Devices that work at the same time: the slowest counts.
-  void add_slowest(const std::vector<std::vector<Cost>>& sides) {
-    for (const Cost& cost : *std::ranges::max_element(sides, {}, total_of))
+  void add(const std::vector<Cost>& costs) {
+    for (const Cost& cost : costs)
       add(cost);
   }
+  // Devices that work at the same time: the slowest counts.
+  void add_slowest(const std::vector<std::vector<Cost>>& sides) {
+    add(*std::ranges::max_element(sides, {}, total_of));
+  }
   // The KV cache is read at memory bandwidth, not at the rate measured for a weight type.
-  void add_context(Device device, double bytes, double flops) {
+  void add_context(Device device, const Work& work) {
+    const double bytes = work.context_bytes;
+    const double flops = work.context_flops;
     if (device.type == DeviceType::Cuda) {
-      add(cost_of(device, {.weight_bytes = bytes, .weight_flops = flops}));
+      const GpuFigures& gpu = gpu_at(device);
+      const std::string arithmetic = to_string(device) + " arithmetic";
+      const double share = work.is_sparse ? kGpuSparseShare : kGpuAttentionShare;
+      add(slower({to_string(device) + " memory", bytes / (kGpuReadShare * gpu.read_bytes_per_s)},
+                 {arithmetic, flops / (share * gpu.flops)}));
+      add({arithmetic, work.steps * kGpuStepSeconds});
     } else {
-      add(slower({"cpu context", bytes / machine_.cpu.read_bytes_per_s},
+      add(slower({"cpu context", bytes / (kCpuReadShare * machine_.cpu.read_bytes_per_s)},
                  {"cpu context", flops / machine_.cpu.flops}));
     }
   }
   // Experts of the CPU that are added in the next layer: they run beside the modules of GPUs.
-  void add_deferred(const Cost& cost) {
-    deferred_.resource = cost.resource;
-    deferred_.seconds += cost.seconds;
+  void add_deferred(const std::vector<Cost>& costs) {
+    deferred_.resource = costs.front().resource;
+    deferred_.seconds += total_of(costs);
   }
   // Weights that cross from host memory while the GPU computes, also other modules: the slower of
   // the two counts.
   void add_streamed(Device gpu, const Work& work) {
     stream_seconds_ += stream_cost(gpu, work).seconds;
-    add({to_string(gpu) + " arithmetic", work.weight_flops / gpu_at(gpu).flops});
+    add(gpu_product_cost(gpu, work));
   }
 
   PhaseEstimate speed(double tokens) const {
@@ -121,6 +134,7 @@ class ResourceTimes {
     const double total = std::max(computing, stream_seconds_);
     if (total <= 0 || seconds.empty()) return speed;
     speed.tokens_per_s = tokens / total;
+    speed.streamed_bytes = streamed_bytes_;
     const auto longest =
         std::ranges::max_element(seconds, {}, [](const auto& row) { return row.second; });
     std::string slowest = longest->first;
@@ -155,6 +169,10 @@ class ResourceTimes {
     GRAFT_CHECK(idx < machine_.gpus.size(), to_string(device));
     return machine_.gpus[idx];
   }
+  Cost gpu_product_cost(Device gpu, const Work& work) const {
+    return {to_string(gpu) + " arithmetic",
+            work.weight_flops / (gpu_product_share(work) * gpu_at(gpu).flops)};
+  }
   static Cost slower(Cost memory, Cost compute) {
     return memory.seconds >= compute.seconds ? std::move(memory) : std::move(compute);
   }
@@ -163,6 +181,7 @@ class ResourceTimes {
   std::map<std::string, double> seconds_;
   Cost deferred_;
   double stream_seconds_ = 0;
+  double streamed_bytes_ = 0;
 };
 
 // The share of the experts outside GPU memory that is streamed in a prefill pass; the CPU computes
@@ -183,33 +202,49 @@ double deferred_share(const plan::Placement& placement, const PassSize& pass) {
          static_cast<double>(params->top_k);
 }
 
+// The share of the routing that copies in GPU memory serve.
+double resident_share(const plan::Placement& placement, const Workload& load) {
+  if (plan::gpu_experts(placement) == 0) return 0;
+  return load.hit_rate >= 0 ? load.hit_rate : placement.decode.shares.front().fraction;
+}
+
+double hit_rate_of(const plan::Plan& plan, const Workload& load) {
+  double sum = 0;
+  double num_layers = 0;
+  for (const plan::Placement& placement : plan.placements) {
+    if (plan::stream_from(placement) == 0) continue;
+    sum += resident_share(placement, load);
+    ++num_layers;
+  }
+  return num_layers > 0 ? sum / num_layers : 0;
+}
+
 // Experts in host memory that a GPU streams or has copies of.
 void add_host_experts(ResourceTimes& times,
                       const plan::Placement& placement,
                       const Work& whole,
-                      const PassSize& pass) {
+                      const PassSize& pass,
+                      double resident) {
   const Device gpu = placement.prefill.device();
-  // Uniform routing: the copies take their part of the work.
-  const plan::Share& first = placement.decode.shares.front();
-  const double resident = plan::gpu_experts(placement) > 0 ? first.fraction : 0;
   const double streamed = (1 - resident) * streamed_share(placement, pass);
   const double on_cpu = 1 - resident - streamed;
   if (on_cpu <= 0) {
-    if (resident > 0) times.add(times.cost_of(gpu, whole * resident));
+    if (resident > 0) times.add(times.costs_of(gpu, whole * resident));
     return times.add_streamed(gpu, whole * streamed);
   }
   const double deferred = on_cpu * deferred_share(placement, pass);
-  std::vector<Cost> cpu_side = {times.cost_of(kCpu, whole * (on_cpu - deferred)),
-                                times.call_cost(kCpu, pass.phase)};
-  times.add_deferred(times.cost_of(kCpu, whole * deferred));
+  const plan::ModuleSpec& module = *placement.module;
+  std::vector<Cost> cpu_side = times.costs_of(kCpu, whole * (on_cpu - deferred));
+  cpu_side.push_back(times.call_cost(kCpu, module, pass.phase));
+  times.add_deferred(times.costs_of(kCpu, whole * deferred));
   if (placement.of(pass.phase).device() == gpu) {
-    const auto* params = std::get_if<ops::ExpertsParams>(&placement.module->params);
+    const auto* params = std::get_if<ops::ExpertsParams>(&module.params);
     const auto hidden = static_cast<double>(params == nullptr ? 0 : params->hidden_size);
     cpu_side.push_back(times.transfer_cost(gpu, kCpu, kF32Bytes * pass.rows * hidden));
     cpu_side.push_back(times.transfer_cost(kCpu, gpu, kF32Bytes * pass.rows * hidden));
   }
-  std::vector<Cost> gpu_side = {times.cost_of(gpu, whole * (resident + streamed))};
-  if (resident > 0) gpu_side.push_back(times.call_cost(gpu, pass.phase));
+  std::vector<Cost> gpu_side = times.costs_of(gpu, whole * (resident + streamed));
+  if (resident > 0) gpu_side.push_back(times.call_cost(gpu, module, pass.phase));
   times.add_slowest({cpu_side, gpu_side, {times.stream_cost(gpu, whole * streamed)}});
 }
 
@@ -217,18 +252,20 @@ void add_host_experts(ResourceTimes& times,
 void add_module(ResourceTimes& times,
                 const plan::Plan& plan,
                 const plan::Placement& placement,
+                const Workload& load,
                 const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
   const Work whole = module_work(plan, placement, pass);
-  if (plan::stream_from(placement) > 0) return add_host_experts(times, placement, whole, pass);
+  if (plan::stream_from(placement) > 0)
+    return add_host_experts(times, placement, whole, pass, resident_share(placement, load));
   for (const plan::Share& share : placement.of(pass.phase).shares) {
     const Work work = whole * share.fraction;
     const double deferred = deferred_share(placement, pass);
-    times.add(times.cost_of(share.device, work * (1 - deferred)));
-    times.add_deferred(times.cost_of(share.device, work * deferred));
-    times.add_context(share.device, work.context_bytes, work.context_flops);
+    times.add(times.costs_of(share.device, work * (1 - deferred)));
+    times.add_deferred(times.costs_of(share.device, work * deferred));
+    times.add_context(share.device, work);
     if (!module.weights.empty() || module.role == Role::Attention)
-      times.add(times.call_cost(share.device, pass.phase));
+      times.add(times.call_cost(share.device, module, pass.phase));
   }
 }
 
@@ -248,7 +285,7 @@ PhaseEstimate speed_of(const plan::Plan& plan,
   bool first = true;
   for (const plan::Placement& placement : plan.placements) {
     const plan::ModuleSpec& module = *placement.module;
-    add_module(times, plan, placement, pass);
+    add_module(times, plan, placement, load, pass);
     if (const auto* norm = std::get_if<ops::NormParams>(&module.params))
       hidden_bytes = std::max(hidden_bytes, kF32Bytes * static_cast<double>(norm->size));
     if (module.weights.empty()) continue;
@@ -303,7 +340,7 @@ std::int64_t stream_break_even(const plan::Plan& plan, const MachineFigures& mac
       if (plan::stream_from(placement) == 0) continue;
       const Work work = module_work(plan, placement, pass);
       streamed.add_streamed(placement.prefill.device(), work);
-      on_cpu.add(on_cpu.cost_of(kCpu, work));
+      on_cpu.add(on_cpu.costs_of(kCpu, work));
     }
     if (streamed.total_seconds() < on_cpu.total_seconds()) return tokens;
   }
@@ -322,7 +359,8 @@ void set_stream_from(plan::Plan& plan, const MachineFigures& machine) {
 Estimate estimate(const plan::Plan& plan, const MachineFigures& machine, const Workload& load) {
   return {.devices = bytes_of(plan, machine, load),
           .decode = speed_of(plan, machine, load, Phase::Decode),
-          .prefill = speed_of(plan, machine, load, Phase::Prefill)};
+          .prefill = speed_of(plan, machine, load, Phase::Prefill),
+          .hit_rate = hit_rate_of(plan, load)};
 }
 
 Estimate estimate_from_disk(const plan::Plan& plan,

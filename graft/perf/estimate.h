@@ -1,5 +1,5 @@
 // Estimates what a plan costs on a machine: bytes per device, tokens per second, and the resource
-// that limits them. A roofline over the modules of the plan: nothing is run and no weight is read.
+// that limits them. Sums over the modules of the plan: nothing is run and no weight is read.
 
 #pragma once
 
@@ -18,12 +18,16 @@ struct PhaseEstimate {
   double tokens_per_s = 0;
   std::string limit;                      // the bottleneck: "cpu memory (82 % of the time)"
   std::map<std::string, double> seconds;  // by resource; of one decode step or one prefill chunk
+  double streamed_bytes = 0;              // of experts, of the same
 };
 
 struct Estimate {
   std::map<Device, MemoryUse> devices;
   PhaseEstimate decode;  // decode, all sequences together
   PhaseEstimate prefill;
+  // Share of the routing that copies in GPU memory serve, on average over the layers with experts
+  // in host memory; 0 without copies.
+  double hit_rate = 0;
 
   bool fits() const;
   bool can_run() const;

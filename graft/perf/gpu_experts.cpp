@@ -1,6 +1,7 @@
 #include "graft/perf/gpu_experts.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <variant>
 
@@ -87,6 +88,25 @@ std::map<Device, std::uint64_t> stream_buffer_bytes(const plan::Plan& plan, cons
         bytes, static_cast<std::uint64_t>(stream_buffer_bytes(*placement.module, *params, load)));
   }
   return by_gpu;
+}
+
+double hit_rate(const plan::Plan& plan,
+                const std::map<std::string, std::vector<std::uint64_t>>& pairs) {
+  double hits = 0;
+  double all = 0;
+  for (const plan::Placement& placement : plan.placements) {
+    const auto found = pairs.find(placement.module->name);
+    if (found == pairs.end() || plan::gpu_experts(placement) == 0) continue;
+    std::vector<std::uint64_t> used = found->second;
+    std::ranges::sort(used, std::ranges::greater());
+    const auto copies =
+        std::min(static_cast<std::size_t>(plan::gpu_experts(placement)), used.size());
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      all += static_cast<double>(used[i]);
+      hits += i < copies ? static_cast<double>(used[i]) : 0;
+    }
+  }
+  return all > 0 ? hits / all : 0;
 }
 
 std::int64_t default_context(const plan::Blueprint& blueprint) {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "graft/ops/params.h"
 #include "graft/perf/estimate.h"
@@ -31,6 +33,11 @@ constexpr bool prefers_long_passes(std::int64_t copies_long,
 // The context that placements leave memory for when the user names none: that of the model, max
 // 32768 tokens.
 std::int64_t default_context(const plan::Blueprint& blueprint);
+
+// The share of the routing that copies in GPU memory serve when they are those of the most used
+// experts. `pairs`: how often each expert was used, by module; modules without any are left out.
+double hit_rate(const plan::Plan& plan,
+                const std::map<std::string, std::vector<std::uint64_t>>& pairs);
 
 // Bytes of the ring, the unpacked group and the rows on a GPU that streams experts (docs/rules.md,
 // Streamed experts).

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "graft/base/check.h"
+#include "graft/base/system/system.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/tensor/buffer.h"
 
@@ -16,6 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMinBytes = std::size_t{256} << 20U;
+constexpr std::size_t kSmallestBytes = std::size_t{16} << 20U;  // even with less free memory
 constexpr int kRounds = 5;
 // A limit is the best round within this time. Rounds last a few milliseconds, so that some of them
 // run undisturbed on a machine that also runs other programs.
@@ -56,8 +58,16 @@ double measure_peak(double (*add_products)(std::int64_t), ThreadPool& pool) {
 }  // namespace
 
 std::size_t uncached_bytes() {
+  return uncached_bytes(available_memory());
+}
+
+std::size_t uncached_bytes(std::uint64_t available) {
   const long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return std::max(kMinBytes, 2 * static_cast<std::size_t>(std::max(cache, 0L)));
+  const std::size_t wanted = std::max(kMinBytes, 2 * static_cast<std::size_t>(std::max(cache, 0L)));
+  if (available == 0) return wanted;  // unknown
+  // A measured operator has the weight, its packed copy and scratch memory at once.
+  const std::uint64_t allowed = std::max<std::uint64_t>(available / 4, kSmallestBytes);
+  return static_cast<std::size_t>(std::min<std::uint64_t>(wanted, allowed));
 }
 
 double best_seconds(const std::function<void()>& body) {
@@ -72,9 +82,13 @@ double best_seconds(const std::function<void()>& body) {
 
 double measure_read_bandwidth(ThreadPool& pool) {
   constexpr std::size_t kChunkValues = kChunkBytes / sizeof(float);
-  const std::size_t window_chunks = std::max(kMinChunks, kChunksPerThread * pool.num_threads());
+  constexpr std::size_t kMinWindows = 4;
+  const std::size_t total_bytes = uncached_bytes();
+  const std::size_t window_chunks =
+      std::min(std::max(kMinChunks, kChunksPerThread * pool.num_threads()),
+               total_bytes / kMinWindows / kChunkBytes);
   const std::size_t window_bytes = window_chunks * kChunkBytes;
-  const std::size_t num_windows = std::max<std::size_t>(4, uncached_bytes() / window_bytes);
+  const std::size_t num_windows = total_bytes / window_bytes;
   const Buffer buffer(num_windows * window_bytes);
   auto* values = reinterpret_cast<float*>(buffer.data());
   // First touch by the reading thread makes the pages NUMA-local, as packed weights are.

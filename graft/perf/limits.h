@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 #include "graft/base/parallel.h"
@@ -26,8 +27,10 @@ MachineLimits measure_limits(ThreadPool& pool);
 // Bytes per second.
 double measure_read_bandwidth(ThreadPool& pool);
 
-// A buffer size that no cache holds: twice the L3 cache (hundreds of MiB on servers), min 256 MiB.
+// A buffer size that no cache holds: twice the L3 cache (hundreds of MiB on servers), min 256 MiB;
+// less where a quarter of the available memory is less, as in a container with a memory limit.
 std::size_t uncached_bytes();
+std::size_t uncached_bytes(std::uint64_t available);  // 0: unknown
 
 // Seconds of the fastest of five runs of `body`: the minimum excludes interference.
 double best_seconds(const std::function<void()>& body);

@@ -190,7 +190,8 @@ std::filesystem::path machine_file() {
   if (const char* config = std::getenv("XDG_CONFIG_HOME"); config != nullptr && *config != '\0')
     return std::filesystem::path(config) / "graft" / "machine.json";
   const char* home = std::getenv("HOME");
-  return std::filesystem::path(home == nullptr ? "/" : home) / ".config" / "graft" / "machine.json";
+  if (home == nullptr || *home == '\0') return {};
+  return std::filesystem::path(home) / ".config" / "graft" / "machine.json";
 }
 
 MachineFigures assumed_machine() {
@@ -211,7 +212,7 @@ MachineFigures assumed_machine() {
 
 MachineFigures this_machine() {
   const std::filesystem::path saved = machine_file();
-  if (!std::filesystem::exists(saved)) return assumed_machine();
+  if (saved.empty() || !std::filesystem::exists(saved)) return assumed_machine();
   MachineFigures machine = machine_from_json(read_json_file(saved), saved.string());
   machine.cpu.dram_bytes = usable_memory(machine.cpu.dram_bytes, cgroup_limits());
   machine.cpu_source = "this machine's CPU, measured";

@@ -50,7 +50,7 @@ struct MachineFigures {
   CpuFigures cpu;
   std::vector<GpuFigures> gpus;
   DiskFigures disk = {};                    // of the folder with the models
-  std::map<DType, OperatorRate> cpu_rates;  // types without an entry use the limits of `cpu`
+  std::map<DType, OperatorRate> cpu_rates;  // types without an entry use shares of `cpu`
   // Whose figures these are, for reports; not stored: "this machine's CPU, measured".
   std::string cpu_source = {};
   std::string gpu_source = {};  // empty without GPUs
@@ -63,7 +63,8 @@ Json to_json(const MachineFigures& machine);
 // Throws Error (subject: `where`) that names every unknown, missing and invalid key.
 MachineFigures machine_from_json(const Json& json, const std::string& where);
 
-// The file `graft machine` writes: $XDG_CONFIG_HOME/graft/machine.json, or under ~/.config.
+// The file `graft machine` writes: $XDG_CONFIG_HOME/graft/machine.json, or under ~/.config;
+// empty without HOME.
 std::filesystem::path machine_file();
 
 // This machine's threads and memory size with typical speeds, for when nothing was measured.

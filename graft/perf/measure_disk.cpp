@@ -13,6 +13,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/new_file.h"
+#include "graft/base/system/system.h"
 #include "graft/tensor/buffer.h"
 
 namespace graft::perf {
@@ -82,6 +83,9 @@ MeasuredDisk measure_disk(const std::filesystem::path& folder, std::uint64_t max
     std::error_code failed;
     const auto space = std::filesystem::space(folder, failed);
     if (failed) fail(folder.string(), ": ", failed.message());
+    // Files in tmpfs count as memory of the container.
+    const std::uint64_t memory = available_memory();
+    if (memory != 0) max_bytes = std::min(max_bytes, memory / 4);
     const std::uint64_t num_blocks =
         std::min<std::uint64_t>(max_bytes, space.available / 4) / kBlockBytes;
     if (num_blocks == 0) fail(folder.string(), ": ", space.available, " bytes are free");

@@ -14,8 +14,8 @@ struct MeasuredDisk {
   std::string error;    // empty: success
 };
 
-// Writes a temporary file of 1 GiB, or a quarter of the free space if that is less, to `folder` and
-// reads it. Takes a few seconds. `max_bytes` limits the file, for tests.
+// Writes a temporary file of 1 GiB, or a quarter of the free space or memory if that is less, to
+// `folder` and reads it. Takes a few seconds. `max_bytes` limits the file, for tests.
 MeasuredDisk measure_disk(const std::filesystem::path& folder,
                           std::uint64_t max_bytes = std::uint64_t{1} << 30U);
 

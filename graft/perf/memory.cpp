@@ -153,6 +153,19 @@ void add_weights(const plan::Plan& plan,
   }
 }
 
+// Copies of what some tokens attend to, and scores of whole contexts.
+double compressed_scratch_bytes(const ops::CompressedAttentionParams& params,
+                                const Workload& load) {
+  constexpr double kCachedBytes = 2;  // F16
+  std::int64_t entries = params.compress_rate == 0 ? 0 : load.context / params.compress_rate;
+  if (params.index_top_k > 0) entries = std::min(entries, params.index_top_k);
+  const std::int64_t attended = entries + std::min(load.context, params.sliding_window);
+  const double row_bytes = kCachedBytes * static_cast<double>(attended * params.head_dim);
+  const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
+  const double copies = std::min(row_bytes * rows, static_cast<double>(ops::kMlaSelectedBytes));
+  return copies + (params.index_top_k > 0 ? static_cast<double>(ops::kIndexScoreBytes) : 0.0);
+}
+
 }  // namespace
 
 double workspace_row_bytes(const plan::ModuleSpec& module) {
@@ -176,9 +189,11 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
     double operator()(const ops::CompressorParams& p) const {
       return static_cast<double>(2 * p.row_size() + p.head_dim);
     }
-    // The streams, and what a block reads and returns.
+    // The streams, what a block reads and returns, and the sums over slices of 256 columns.
     double operator()(const ops::HyperConnectionParams& p) const {
-      return static_cast<double>((p.mult + 2) * p.hidden_size + (p.mult + 1) * p.mult);
+      const std::int64_t slices = p.mult * p.hidden_size / 256 + 1;
+      return static_cast<double>((p.mult + 2) * p.hidden_size + (p.mult + 1) * p.mult +
+                                 slices * ((p.mult + 2) * p.mult + 1));
     }
     double operator()(const ops::IndexerParams& p) const {
       return static_cast<double>(p.num_heads * (p.head_dim + 1) + p.head_dim);
@@ -204,7 +219,9 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
   return kF32Bytes * std::visit(RowElems{}, module.params);
 }
 
-double mla_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs) {
+double attention_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs) {
+  const auto* compressed = std::get_if<ops::CompressedAttentionParams>(&module.params);
+  if (compressed != nullptr) return compressed_scratch_bytes(*compressed, load);
   const auto* mla = std::get_if<ops::MlaParams>(&module.params);
   if (mla == nullptr) return 0;
   constexpr double kF16Bytes = 2;
@@ -246,8 +263,9 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
     row = std::max(row, workspace_row_bytes(*placement.module));
     if (placement.decode.device() == kCpu) continue;
     double& bytes = scratch[placement.decode.device()];
-    bytes = std::max(bytes, mla_scratch_bytes(*placement.module, load,
-                                              has_kwarg(placement, "absorb_for_prefill", "true")));
+    bytes = std::max(bytes,
+                     attention_scratch_bytes(*placement.module, load,
+                                             has_kwarg(placement, "absorb_for_prefill", "true")));
   }
   const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
   for (auto& [device, row] : widest)

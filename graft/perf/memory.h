@@ -16,6 +16,7 @@ struct Workload {
   std::int64_t parallel = 1;          // sequences decoded in one batch
   std::int64_t prefill_tokens = 512;  // tokens of one prefill chunk
   std::uint64_t host_tier = 0;        // bytes of host memory for blocks of earlier prompts
+  double hit_rate = -1;  // of experts with copies in GPU memory; -1: all are used equally often
 };
 
 // In bytes.
@@ -51,8 +52,8 @@ std::uint64_t packed_weight_bytes(const plan::ModuleSpec& module);
 // Bytes of f32 activations per token that an operator keeps alive at once.
 double workspace_row_bytes(const plan::ModuleSpec& module);
 
-// Scratch memory of latent attention on a GPU beside those rows, with or without
-// absorb_for_prefill: true; 0 for other modules.
-double mla_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs);
+// Scratch memory of latent and of compressed attention on a GPU beside those rows, latent attention
+// with or without absorb_for_prefill: true; 0 for other modules.
+double attention_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs);
 
 }  // namespace graft::perf

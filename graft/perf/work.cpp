@@ -30,6 +30,13 @@ void add_weights(const plan::ModuleSpec& module,
                  const std::vector<plan::WeightSpec>& weights,
                  double rows,
                  Work& work) {
+  work.rows = rows;
+  if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
+    work.is_grouped = true;
+    work.rows *= static_cast<double>(experts->top_k) /
+                 (static_cast<double>(std::max<std::int64_t>(experts->num_experts, 1)) *
+                  touched_share(*experts, rows));
+  }
   std::size_t largest = 0;
   for (const plan::WeightSpec& weight : weights) {
     const auto bytes = static_cast<double>(weight.bytes());
@@ -67,6 +74,13 @@ bool is_expanded(const plan::Placement& placement, Phase phase) {
   return !is_true(ops::absorb_for_prefill_kwarg().key, is_cpu && absorbs);
 }
 
+// Latent attention reads all entries of contexts that are not longer than what an indexer selects.
+bool is_sparse(const plan::ModuleSpec& module, const PassSize& pass) {
+  const auto* mla = std::get_if<ops::MlaParams>(&module.params);
+  const double longest = pass.phase == Phase::Prefill ? pass.rows : pass.context;
+  return mla != nullptr && mla->index_top_k > 0 && longest > static_cast<double>(mla->index_top_k);
+}
+
 // Operations of QK^T and PV for `rows` tokens over `context` cached tokens each.
 double attention_flops(const plan::Placement& placement, const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
@@ -78,7 +92,8 @@ double attention_flops(const plan::Placement& placement, const PassSize& pass) {
     return 4 * rows * attended * static_cast<double>(gqa->num_heads * gqa->head_dim);
   }
   if (const auto* mla = std::get_if<ops::MlaParams>(&module.params)) {
-    const std::int64_t head = is_expanded(placement, pass.phase)
+    const bool expands = is_expanded(placement, pass.phase) && !is_sparse(module, pass);
+    const std::int64_t head = expands
                                   ? mla->qk_nope_head_dim + mla->qk_rope_head_dim + mla->v_head_dim
                                   : 2 * mla->kv_lora_rank + mla->qk_rope_head_dim;
     const double attended =
@@ -122,6 +137,10 @@ Work Work::operator*(double fraction) const {
           .weight_flops = fraction * weight_flops,
           .context_bytes = fraction * context_bytes,
           .context_flops = fraction * context_flops,
+          .rows = rows,
+          .steps = steps,
+          .is_grouped = is_grouped,
+          .is_sparse = is_sparse,
           .dtype = dtype};
 }
 
@@ -130,7 +149,7 @@ double kv_bytes_per_token(const plan::Placement& placement) {
   if (cache == nullptr) return 0;
   const auto chosen = placement.kwargs.find("dtype");
   const std::optional<DType> dtype =
-      chosen == placement.kwargs.end() ? std::nullopt : dtype_from_name(chosen->second);
+      chosen == placement.kwargs.end() ? std::nullopt : ops::cache_dtype(chosen->second);
   // f16 is the operator's default.
   return static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->key_size)) +
          static_cast<double>(bytes_of(dtype.value_or(DType::F16), cache->value_size));
@@ -151,6 +170,8 @@ Work module_work(const plan::Plan& plan, const plan::Placement& placement, const
   add_weights(module, weights_of(plan, module), rows, work);
   if (module.role == Role::Attention || module.role == Role::Indexer)
     work.context_flops = attention_flops(placement, pass);
+  work.is_sparse = is_sparse(module, pass);
+  if (std::holds_alternative<ops::DeltaNetParams>(module.params)) work.steps = prefill ? rows : 1;
   // Prefill reads the KV cache once for all tokens of the prompt.
   if (const auto* cache = std::get_if<ops::KvCacheParams>(&module.params)) {
     const double read = cache->max_reads > 0 && !prefill

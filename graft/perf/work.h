@@ -25,6 +25,10 @@ struct Work {
   double weight_flops = 0;
   double context_bytes = 0;   // K and V
   double context_flops = 0;   // QK^T and PV
+  double rows = 0;            // per matrix; experts: of an expert that is used, on average
+  double steps = 0;           // of a recurrence, one after the other
+  bool is_grouped = false;    // experts
+  bool is_sparse = false;     // attention that reads the entries that an indexer selects
   DType dtype = DType::BF16;  // of the largest weight
 
   double bytes() const { return weight_bytes + context_bytes; }
@@ -33,7 +37,7 @@ struct Work {
 };
 
 Work module_work(const plan::Plan& plan, const plan::Placement& placement, const PassSize& pass);
-// The sum over all modules, without `dtype`.
+// The sums over all modules, of bytes and operations only.
 Work pass_work(const plan::Plan& plan, const PassSize& pass);
 
 PassSize decode_pass(std::int64_t num_sequences, double context);

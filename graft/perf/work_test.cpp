@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/perf/achieved.h"
+
 namespace graft::perf {
 namespace {
 
@@ -63,6 +65,35 @@ TEST(Work, TokensReadTheExpertsTheyAreRoutedTo) {
   EXPECT_DOUBLE_EQ(work_of(experts, decode_pass(2, 0)).weight_flops, 2 * 200);
 }
 
+TEST(Work, ExpertsHaveTheRowsOfTheirTokens) {
+  plan::ModuleSpec experts = module_of("experts", ops::Role::Experts, {4, 10, 10});
+  experts.params = ops::ExpertsParams{.num_experts = 4, .top_k = 1};
+  plan::Plan plan;
+  plan.placements.resize(1);
+  plan.placements[0].module = &experts;
+  const auto rows = [&](const PassSize& pass) {
+    return module_work(plan, plan.placements[0], pass).rows;
+  };
+  EXPECT_DOUBLE_EQ(rows(decode_pass(1, 0)), 1);
+  // Two tokens use 7/4 of the experts on average.
+  EXPECT_DOUBLE_EQ(rows(decode_pass(2, 0)), 2 / 1.75);
+  EXPECT_NEAR(rows(prefill_pass(400)), 100, 1e-9);
+}
+
+// The products of few rows reach a part of a GPU's peak that does not depend on the rows; those of
+// many rows reach more, grouped ones less.
+TEST(Work, SharesOfThePeakGrowWithTheRows) {
+  const auto share = [](double rows, bool is_grouped) {
+    return gpu_product_share({.rows = rows, .is_grouped = is_grouped});
+  };
+  EXPECT_EQ(share(1, false), share(64, false));
+  EXPECT_LT(share(64, false), share(512, false));
+  EXPECT_LT(share(512, false), share(4096, false));
+  EXPECT_LT(share(4096, false), 1);
+  EXPECT_LT(share(4096, true), share(4096, false));
+  EXPECT_LT(share(8, true), share(256, true));
+}
+
 TEST(Work, EachSequenceReadsItsOwnContext) {
   plan::ModuleSpec cache;
   cache.name = "attn.kv_cache";
@@ -104,6 +135,10 @@ TEST(Work, LatentAttentionIsExpandedForPrefillOnGpus) {
   EXPECT_EQ(flops(kCpu, {{"absorb_for_prefill", "false"}}, prefill_pass(100)), 12);
   EXPECT_EQ(flops(kCpu, {{"absorb_for_prefill", "false"}}, decode_pass(1, 100)), 19);
   EXPECT_EQ(flops(kCpu, {{"absorb", "false"}}, decode_pass(1, 100)), 12);
+  // An indexer that selects fewer entries than there are: latents, never expanded.
+  std::get<ops::MlaParams>(mla.params).index_top_k = 100;
+  EXPECT_EQ(flops(gpu, {}, prefill_pass(100)), 12);
+  EXPECT_EQ(flops(gpu, {}, prefill_pass(200)), 19);
 }
 
 TEST(Work, PassIsTheSumOfItsModules) {

@@ -40,6 +40,11 @@ bool is_bias(const WeightSpec& weight) {
   return weight.name.ends_with("bias");
 }
 
+// A table of expert ids. Operators convert it to their own integers when they load it.
+bool is_id_table(const WeightSpec& weight) {
+  return weight.name.ends_with(".tid2eid");
+}
+
 class Planner {
  public:
   Planner(const Blueprint& blueprint,
@@ -90,6 +95,7 @@ class Planner {
                     stopped_by == nullptr ? 0 : stopped_by->line);
     }
     if (ops::is_cache(module.role) && parent != nullptr) check_cache(placement, *parent);
+    if (module.role == Role::Compressor && parent != nullptr) check_compressor(placement, *parent);
     plan_.placements.push_back(placement);
     for (const ModuleSpec& child : module.children)
       visit(child, &placement, stopped_by);
@@ -247,6 +253,21 @@ class Planner {
     }
   }
 
+  // Attention reads the entries in its compressor's cache.
+  void check_compressor(const Placement& compressor, const Placement& attention) {
+    for (const auto phase : {&Placement::decode, &Placement::prefill}) {
+      const Device there = (compressor.*phase).device();
+      const Device device = (attention.*phase).device();
+      if (device == there) continue;
+      const Rule* rule = compressor.rule != nullptr ? compressor.rule : attention.rule;
+      findings_.error(rule == nullptr ? 0 : rule->line,
+                      str("the compressor is on ", to_string(there), " but its attention runs on ",
+                          to_string(device)),
+                      attention.module);
+      return;
+    }
+  }
+
   void check_weights(const Placement& placement, int line) {
     check_weights(placement, placement.decode.op, line);
     if (placement.prefill.op != placement.decode.op) {
@@ -257,7 +278,7 @@ class Planner {
   void check_weights(const Placement& placement, const OperatorInfo* op, int line) {
     if (op == nullptr || !op->accepts) return;
     for (const WeightSpec& weight : placement.module->weights) {
-      if (is_bias(weight) || op->accepts(weight.dtype)) continue;
+      if (is_bias(weight) || is_id_table(weight) || op->accepts(weight.dtype)) continue;
       findings_.error(line,
                       str(op->name, " does not support ", graft::name(weight.dtype), " weights"),
                       placement.module);

@@ -290,14 +290,14 @@ TEST(Plan, PlanOnlyUsesOperatorsThatThisBuildLacks) {
 
 TEST(Plan, PlanOnlyReportsWhatGpusHaveNoOperatorFor) {
   Blueprint model;
-  model.root.role = ops::Role::HyperConnection;
-  model.root.params = ops::HyperConnectionParams{};
+  model.root.role = ops::Role::Attention;
+  model.root.params = ops::HyperConnectionParams{};  // that no attention of a GPU has
   const Case plan(model, ops::builtin_operators(),
                   "- match: {name: ''}\n  replace: {class: default, kwargs: {device: cuda}}",
                   {.num_gpus = 1, .plan_only = true});
   EXPECT_EQ(plan.result.findings.at(0).text,
-            "no operator for role hyper_connection on cuda in this build (available: "
-            "cpu.hyper_connection) (at the root)");
+            "no operator for role attention on cuda in this build (available: cpu.attention, "
+            "cpu.mla, cpu.delta_net, cpu.compressed_attention) (at the root)");
 }
 
 TEST(Plan, KwargsMustBeDeclaredByTheOperator) {
@@ -341,6 +341,65 @@ TEST(Plan, WeightTypesMustBeAccepted) {
   EXPECT_EQ(plan.result.findings.at(0).text,
             "cpu.embedding does not support BF16 weights (at model.embed_tokens)");
   EXPECT_EQ(plan.result.findings.at(0).where, "r.yaml");
+}
+
+ModuleSpec module_of(const std::string& name, ops::Role role) {
+  ModuleSpec module;
+  module.name = name;
+  module.class_name = "Module";
+  module.role = role;
+  return module;
+}
+
+// A model of one module.
+Blueprint model_of(const ModuleSpec& module) {
+  Blueprint blueprint;
+  blueprint.root.role = ops::Role::Model;
+  blueprint.root.children = {module};
+  return blueprint;
+}
+
+TEST(Plan, TablesOfIdsMayHaveAnyType) {
+  const auto findings_of = [](const ModuleSpec& module) {
+    ops::Registry registry;
+    ops::OperatorInfo info;
+    info.name = "cpu.router";
+    info.role = ops::Role::Router;
+    info.accepts = [](DType type) { return type == DType::BF16; };
+    registry.add(info);
+    return Case(model_of(module), std::move(registry), "[]", {}).findings();
+  };
+  ModuleSpec gate = module_of("gate", ops::Role::Router);
+  gate.weights = {{.name = "gate.weight", .shape = {4, 8}},
+                  {.name = "gate.tid2eid", .shape = {16, 2}, .dtype = DType::I64}};
+  EXPECT_EQ(findings_of(gate), "");
+  gate.weights.front().dtype = DType::I64;
+  EXPECT_EQ(findings_of(gate),
+            "r.yaml: error: cpu.router does not support I64 weights (at gate)\n");
+}
+
+TEST(Plan, CompressorsAreWithTheirAttention) {
+  ModuleSpec attention = module_of("attn", ops::Role::Attention);
+  attention.children = {module_of("attn.compressor", ops::Role::Compressor)};
+  const auto findings_of = [&](const std::string& rules) {
+    ops::Registry registry = full_registry();
+    for (const DeviceType type : {DeviceType::Cpu, DeviceType::Cuda}) {
+      ops::OperatorInfo info;
+      info.name = type == DeviceType::Cpu ? "cpu.compressor" : "cuda.compressor";
+      info.role = ops::Role::Compressor;
+      info.device = type;
+      registry.add(info);
+    }
+    return Case(model_of(attention), std::move(registry), rules, {.num_gpus = 2}).findings();
+  };
+  EXPECT_EQ(findings_of("[]"), "");
+  for (const char* key : {"device", "prefill_device"}) {
+    EXPECT_EQ(findings_of(str("- {match: {role: compressor}, replace: {class: default, kwargs: {",
+                              key, ": cpu}}}\n")),
+              "r.yaml:1: error: the compressor is on cpu but its attention runs on cuda:0 (at "
+              "attn)\n")
+        << key;
+  }
 }
 
 TEST(Plan, OperatorsMustSupportTheModule) {

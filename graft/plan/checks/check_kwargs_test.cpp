@@ -59,8 +59,8 @@ TEST(CheckKwargs, ValidValuesHaveNoFindings) {
 
 TEST(CheckKwargs, ValuesOnTheCpu) {
   EXPECT_EQ(check(rule("kv_cache", "dtype: q5_1"), kNoGpu),
-            "r.yaml:2: error: cpu.kv_cache: dtype is 'q5_1', expected f32, f16, bf16, q8_0 or q4_0 "
-            "(at model.layers.0.self_attn.kv_cache and 4 more)\n");
+            "r.yaml:2: error: cpu.kv_cache: dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 or "
+            "q4_0 (at model.layers.0.self_attn.kv_cache and 4 more)\n");
   EXPECT_EQ(check(rule("linear", "repack: maybe"), kNoGpu),
             "r.yaml:2: error: cpu.linear: repack is 'maybe', expected true or false (at "
             "model.layers.0.self_attn.q_a_proj and 40 more)\n");

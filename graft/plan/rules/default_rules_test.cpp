@@ -27,6 +27,7 @@ class DefaultRules : public ::testing::Test {
 TEST_F(DefaultRules, AreChosenByFamilyAndMachine) {
   EXPECT_EQ(default_rules("deepseek_v3", 0), kRulesFolder / "cpu.yaml");
   EXPECT_EQ(default_rules("deepseek_v3", 1), kRulesFolder / "hybrid/deepseek_v3.yaml");
+  EXPECT_EQ(default_rules("kimi_k2", 1), kRulesFolder / "hybrid/kimi_k2.yaml");
   EXPECT_EQ(default_rules("deepseek_v3", 1, true), kRulesFolder / "gpu.yaml");
   EXPECT_TRUE(fits_gpu(std::uint64_t{5} << 30U, std::uint64_t{8} << 30U));
   EXPECT_FALSE(fits_gpu(std::uint64_t{7} << 30U, std::uint64_t{8} << 30U));
