@@ -8,6 +8,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/install_paths.h"
+#include "graft/base/text/ascii.h"
 
 namespace graft::api {
 namespace {
@@ -15,13 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxDepth = 2;  // levels of sub-folders
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return text;
-}
 
 // The suffix "-00002-of-00007" of a sharded file's stem.
 struct Shard {
@@ -103,6 +97,27 @@ std::vector<ModelEntry> bundled_models() {
   return models;
 }
 
+// A name that is taken already gets the folder of the model before it, else the whole path. The
+// same file is listed once.
+void separate_names(std::vector<ModelEntry>& models) {
+  std::set<fs::path> paths;
+  std::erase_if(models, [&](const ModelEntry& model) { return !paths.insert(model.path).second; });
+  std::set<std::string> names;
+  for (ModelEntry& model : models) {
+    if (names.insert(model.name).second) continue;
+    const std::string folder = model.path.parent_path().filename().string();
+    model.name = folder + "/" + model.name;
+    if (!names.insert(model.name).second) model.name = model.path.string();
+  }
+}
+
+// Whether the user's text names the model, with or without ".gguf" and ":latest".
+bool has_name(const ModelEntry& model, const std::string& text) {
+  const std::string name = lower_case(model.name);
+  const std::string wanted = lower_case(text);
+  return name == wanted || name + ".gguf" == wanted || name == wanted + ":latest";
+}
+
 }  // namespace
 
 fs::path bundled_models_folder() {
@@ -125,14 +140,13 @@ std::vector<ModelEntry> Catalog::list() const {
   }
   std::stable_sort(models.begin() + num_bundled, models.end(),
                    [](const ModelEntry& a, const ModelEntry& b) { return a.name < b.name; });
-  std::set<std::string> seen;
-  std::erase_if(models, [&](const ModelEntry& model) { return !seen.insert(model.name).second; });
+  separate_names(models);
   return models;
 }
 
 std::optional<fs::path> Catalog::find_name(const std::string& name) const {
   for (const ModelEntry& model : list()) {
-    if (lower(model.name) == lower(name)) return model.path;
+    if (has_name(model, name)) return model.path;
   }
   return std::nullopt;
 }
@@ -143,6 +157,8 @@ fs::path Catalog::find(const std::string& path_or_name) const {
       !fs::exists(fs::path(path_or_name) / "config.json")) {
     const std::vector<ModelEntry> inside = models_in(path_or_name);
     if (inside.size() == 1) return inside[0].path;
+    if (inside.empty() && fs::exists(fs::path(path_or_name) / "adapter_config.json"))
+      fail(path_or_name, ": a LoRA adapter, not a model; graft needs its base model");
     if (inside.empty())
       fail(path_or_name, ": no model in this folder: found neither config.json nor a GGUF file");
     fail(path_or_name, ": ", inside.size(),
@@ -153,7 +169,7 @@ fs::path Catalog::find(const std::string& path_or_name) const {
   const std::string name = path_or_name.empty() ? kBundledModel : path_or_name;
   const std::vector<ModelEntry> models = list();
   for (const ModelEntry& model : models) {
-    if (lower(model.name) == lower(name)) return model.path;
+    if (has_name(model, name)) return model.path;
   }
   std::string names;
   for (const ModelEntry& model : models)

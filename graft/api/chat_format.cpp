@@ -11,6 +11,7 @@
 #include "graft/chat/messages.h"
 #include "graft/chat/reasoning.h"
 #include "graft/chat/tool_format.h"
+#include "graft/formats/created_model.h"
 #include "graft/models/families/family.h"
 
 namespace graft::api {
@@ -70,6 +71,25 @@ Continued last_message(const OrderedJson& messages) {
   return {.reasoning = text("reasoning_content"), .content = text("content")};
 }
 
+bool is_system(const OrderedJson& message) {
+  return message.value("role", "") == "system";
+}
+
+// The messages of a created model come after the system prompt, which a request may replace.
+OrderedJson with_created(const OrderedJson& messages, const formats::CreatedModel& created) {
+  OrderedJson all = OrderedJson::array();
+  auto next = messages.begin();
+  const bool has_system = next != messages.end() && is_system(*next);
+  if (has_system) {
+    all.push_back(*next++);
+  } else if (!created.system.empty()) {
+    all.push_back({{"role", "system"}, {"content", created.system}});
+  }
+  all.insert(all.end(), created.messages.begin(), created.messages.end());
+  all.insert(all.end(), next, messages.end());
+  return all;
+}
+
 // All texts inside a value but roles and types, which are words.
 void mark_texts(OrderedJson& value,
                 const tokenizer::SpecialTexts& special,
@@ -100,7 +120,9 @@ std::string ChatFormat::render(const Conversation& conversation) const {
   chat::check_messages(conversation.messages);
   chat::check_tools(conversation.tools);
   chat::RenderInput input;
-  input.messages = chat::parse_tool_arguments(conversation.messages);
+  const formats::CreatedModel* created = llm_->source().created();
+  input.messages = chat::parse_tool_arguments(
+      created == nullptr ? conversation.messages : with_created(conversation.messages, *created));
   if (!accepts_content_parts_) input.messages = chat::flatten_content(std::move(input.messages));
   if (reasoning_.is_harmony) input.messages = chat::harmony_messages(std::move(input.messages));
   input.tools = conversation.tools;

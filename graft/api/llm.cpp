@@ -17,6 +17,7 @@
 
 #include "graft/api/open_options.h"
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 #include "graft/engine/engine.h"
 #include "graft/models/expert_stats.h"
 #include "graft/models/families/family.h"
@@ -64,6 +65,11 @@ struct LLM::State {
         memory_use(open.memory_use()),
         thread([this] { run(); }) {
     if (config.profile) post_and_wait([this](engine::Engine&) { open.model().start_profiling(); });
+    if (!expert_stats.empty() && open.model().expert_usage().empty() && config.on_warning) {
+      config.on_warning(str(expert_stats.string(),
+                            ": no statistics of experts are read or written, because no layer has "
+                            "experts in host memory that a GPU computes too"));
+    }
   }
 
   State(const State&) = delete;

@@ -11,7 +11,9 @@
 #include <mutex>
 #include <ostream>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -57,6 +59,22 @@ TEST(Llm, GeneratesTextUntilEos) {
     EXPECT_GT(output.samples[0].timings.total_seconds, 0);
   }
   EXPECT_EQ(llm.stats().num_running, 0);
+}
+
+TEST(Llm, WarnsWhereExpertsAreNotCounted) {
+  TempDir dir;
+  LlmConfig config = small_config();
+  std::vector<std::string> warnings;
+  config.on_warning = [&](const std::string& line) { warnings.push_back(line); };
+  config.expert_stats = dir / "stats.json";
+  { const LLM llm(sprout(), config); }
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(warnings[0].starts_with(config.expert_stats.string() +
+                                      ": no statistics of experts are read or written"))
+      << warnings[0];
+  EXPECT_FALSE(std::filesystem::exists(config.expert_stats));
+  config.expert_stats = dir / "missing" / "stats.json";
+  EXPECT_THROW(LLM(sprout(), config), Error);
 }
 
 struct ReferenceModel {

@@ -1,8 +1,10 @@
 #include "graft/api/open_options.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
+#include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
 #include "graft/base/text/str.h"
 #include "graft/models/expert_stats.h"
@@ -76,10 +78,15 @@ models::OpenOptions open_options(const LlmConfig& config) {
                   .repack_cache = config.repack_cache,
                   .on_progress = config.on_load,
                   .on_warning = config.on_warning};
-  if (!config.expert_stats.empty())
+  if (!config.expert_stats.empty()) {
+    const std::filesystem::path folder = config.expert_stats.parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder))
+      fail(config.expert_stats.string(), ": the folder does not exist");
     options.load.expert_stats = models::read_expert_stats(config.expert_stats);
+  }
   options.memory = config.memory;
   options.plugins = config.plugins;
+  options.kv_cache_dtype = config.kv_cache_dtype;
   if (config.device != "cpu") {
     const GpuList list = find_gpus(config.device);
     if (!list.gpus.empty()) place_on_gpus(config, list, options);

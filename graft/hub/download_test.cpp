@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +24,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
 #include "graft/hub/file_lock.h"
+#include "graft/hub/http.h"
 #include "graft/hub/part_file.h"
 #include "graft/testing/hub/hub_peer.h"
 
@@ -98,6 +100,20 @@ class DownloadTest : public ::testing::Test {
   std::uint64_t num_bytes_ = 0;
   std::string notes_;
 };
+
+TEST(CertificateFile, ComesFromTheEnvironmentFirst) {
+  const TempDir folder;
+  std::ofstream(folder / "mine.pem") << "certificates";
+  ASSERT_EQ(::unsetenv("CURL_CA_BUNDLE"), 0);
+  ASSERT_EQ(::setenv("SSL_CERT_FILE", (folder / "mine.pem").c_str(), 1), 0);
+  EXPECT_EQ(certificate_file(), (folder / "mine.pem").string());
+  ASSERT_EQ(::setenv("CURL_CA_BUNDLE", (folder / "absent.pem").c_str(), 1), 0);
+  EXPECT_THROW(certificate_file(), Error);
+  ASSERT_EQ(::unsetenv("CURL_CA_BUNDLE"), 0);
+  ASSERT_EQ(::unsetenv("SSL_CERT_FILE"), 0);
+  const std::string found = certificate_file();
+  EXPECT_TRUE(found.empty() || fs::exists(found)) << found;
+}
 
 TEST_F(DownloadTest, FetchesRangesAndChecksTheHash) {
   serve([](const PeerRequest&, int) { return PeerResponse{.body = large()}; });

@@ -57,6 +57,7 @@ Environment read_environment() {
   out.cache = base_folder("XDG_CACHE_HOME", ".cache");
   const fs::path data = base_folder("XDG_DATA_HOME", ".local/share");
   if (!data.empty()) out.models = data / "graft/models";
+  if (!data.empty()) out.created = data / "graft/created";
   out.is_offline = is_true(value_of("HF_HUB_OFFLINE"));
 
   fs::path hf_home = value_of("HF_HOME");

@@ -20,6 +20,8 @@ struct Environment {
   std::filesystem::path ollama_store = {};
   // Where files of other sources are stored: $XDG_DATA_HOME/graft/models.
   std::filesystem::path models = {};
+  // Where created models are stored: $XDG_DATA_HOME/graft/created.
+  std::filesystem::path created = {};
   std::filesystem::path home = {};   // $HOME; empty: unknown
   std::filesystem::path cache = {};  // $XDG_CACHE_HOME, else ~/.cache
 };

@@ -5,11 +5,13 @@
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <utility>
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "graft/base/check.h"
 #include "graft/base/text/ascii.h"
@@ -192,6 +194,23 @@ void HttpClient::pause(double seconds) const {
   if (config_.stop.stop_requested()) throw Cancelled();
 }
 
+std::string certificate_file() {
+  for (const char* variable : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
+    const char* path = std::getenv(variable);
+    if (path == nullptr || *path == '\0') continue;
+    if (::access(path, R_OK) != 0) fail(variable, ": ", path, ": cannot be read");
+    return path;
+  }
+  for (const char* path :
+       {"/etc/ssl/certs/ca-certificates.crt",  // Debian, Arch, Gentoo
+        "/etc/pki/tls/certs/ca-bundle.crt",    // Red Hat
+        "/etc/ssl/ca-bundle.pem",              // SUSE
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "/etc/ssl/cert.pem"}) {  // Alpine
+    if (::access(path, R_OK) == 0) return path;
+  }
+  return {};
+}
+
 HttpResponse HttpClient::get(const HttpRequest& request) {
   if (config_.is_offline)
     fail(request.url, ": not requested, HF_HUB_OFFLINE is set; unset it to download");
@@ -248,6 +267,8 @@ bool HttpClient::attempt(Transfer& transfer) {
   curl_easy_reset(curl_);
   set_limits(curl_, config_);
   set_protocols(curl_, request.url.starts_with("https://"));
+  if (const std::string file = certificate_file(); !file.empty())
+    set(curl_, CURLOPT_CAINFO, file.c_str());
   set(curl_, CURLOPT_URL, request.url.c_str());
   set(curl_, CURLOPT_WRITEFUNCTION, &Transfer::on_body);
   set(curl_, CURLOPT_WRITEDATA, &transfer);

@@ -21,6 +21,11 @@
 
 namespace graft::hub {
 
+// The file of trusted certificates: CURL_CA_BUNDLE, SSL_CERT_FILE, else the one of this
+// distribution, because libcurl may come from another one. Empty: libcurl's default. Throws Error
+// when a variable names a file that cannot be read.
+std::string certificate_file();
+
 struct HttpConfig {
   bool is_offline = false;           // every request is an Error
   int max_attempts = 6;              // for broken connections and 408, 429, 500, 502, 503, 504

@@ -10,6 +10,7 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/ascii.h"
+#include "graft/hub/created/created_store.h"
 #include "graft/hub/hf_cache.h"
 #include "graft/hub/model_ref.h"
 #include "graft/hub/ollama_store.h"
@@ -127,6 +128,28 @@ void add_folder(const fs::path& root, const char* origin, std::vector<LocalModel
   }
 }
 
+void add_created(const Environment& env, std::vector<LocalModel>& out) {
+  for (const CreatedStore::Entry& entry : CreatedStore(env.created).list()) {
+    std::error_code error;
+    const bool is_file = fs::is_regular_file(entry.model.weights, error);
+    if (!is_file && !is_complete_folder(entry.model.weights)) continue;
+    out.push_back({.name = entry.model.name,
+                   .path = entry.path,
+                   .bytes = is_file ? fs::file_size(entry.model.weights, error) : 0,
+                   .origin = "created"});
+  }
+}
+
+// Created models would lose their weights.
+void check_unused(const std::string& name, const fs::path& weights, const Environment& env) {
+  const std::vector<std::string> users = CreatedStore(env.created).users_of(weights);
+  if (!users.empty()) {
+    fail(name, ": its weights are used by the created model ", users.front(),
+         users.size() > 1 ? str(" and ", users.size() - 1, " more") : "",
+         "; remove created models first");
+  }
+}
+
 bool is_below(const fs::path& path, const fs::path& folder) {
   return !folder.empty() &&
          path.lexically_normal().string().starts_with(folder.lexically_normal().string() + "/");
@@ -197,6 +220,7 @@ std::vector<LocalModel> find_local_models(const Environment& env) {
     for (const std::string& repo : cached_repos(env.hf_cache))
       add_hf_repo(env, repo, models);
   }
+  add_created(env, models);
   add_ollama(env.ollama_store, "Ollama", models);
   if (!env.home.empty()) {
     const fs::path own = env.home / ".ollama/models";
@@ -217,17 +241,27 @@ std::vector<LocalModel> find_local_models(const Environment& env) {
 }
 
 std::uint64_t remove_model(const std::string& name, const Environment& env) {
+  const std::vector<LocalModel> local = find_local_models(env);
+  const auto is_named = [&](const LocalModel& model) {
+    return equal_ignoring_case(model.name, name) ||
+           equal_ignoring_case(model.name, name + ":latest");
+  };
+  const auto named = std::ranges::find_if(local, is_named);
+  if (named != local.end() && named->origin == "created") {
+    CreatedStore(env.created).remove(named->name);
+    return 0;
+  }
+  if (named != local.end()) check_unused(name, named->path, env);
   if (const auto ref = parse_model_ref(name)) {
     if (ref->source == Source::HuggingFace) return remove_hf(*ref, env);
     if (ref->source == Source::Ollama) return remove_ollama(*ref, env);
     const auto path = find_pulled(*ref, env);
     if (!path) fail(name, ": not downloaded");
+    check_unused(name, *path, env);
     return remove_files(*path);
   }
-  for (const LocalModel& model : find_local_models(env)) {
-    if (!equal_ignoring_case(model.name, name) &&
-        !equal_ignoring_case(model.name, name + ":latest"))
-      continue;
+  for (const LocalModel& model : local) {
+    if (!is_named(model)) continue;
     if (model.origin != "Ollama" || !is_below(model.path, env.ollama_store))
       fail(name, ": belongs to ", model.origin, " (", model.path.string(), "); remove it there");
     return remove_ollama(parse_ollama_name(model.name), env);
@@ -235,7 +269,9 @@ std::uint64_t remove_model(const std::string& name, const Environment& env) {
   std::vector<LocalModel> own;
   if (!env.models.empty()) add_folder(env.models, "graft", own);
   for (const LocalModel& model : own) {
-    if (equal_ignoring_case(model.name, name)) return remove_files(model.path);
+    if (!equal_ignoring_case(model.name, name)) continue;
+    check_unused(name, model.path, env);
+    return remove_files(model.path);
   }
   fail(name, ": no such model among those that `graft models` lists with a source");
 }

@@ -71,6 +71,9 @@ struct LlmConfig {
   // Without a rule file: "cpu", "cuda" or "cuda:1" to place the whole model there; empty: chosen
   // from the free memory of this machine's GPUs and its host memory.
   std::string device = {};
+  // Type of the KV cache: "f32", "f16", "bf16", "fp8", "q8_0" or "q4_0" on CPUs, the first three on
+  // GPUs. Empty: that of the rules, else f16.
+  std::string kv_cache_dtype = {};
   std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
   std::size_t num_threads = 0;                      // 0: one per core
   std::vector<int> cpus = {};  // CPU ids to pin the threads to; empty: no pinning
@@ -81,6 +84,7 @@ struct LlmConfig {
   bool repack_cache = false;
   // Where experts stay in host memory: a file with the experts that routers chose. Read when it
   // exists, so that the most used experts start in GPU memory; written when the LLM is destroyed.
+  // on_warning reports when no layer has experts in host memory that a GPU computes too.
   std::filesystem::path expert_stats = {};
   // Memory limit for weights and KV cache together, bytes; 0: the free memory.
   std::uint64_t memory = 0;
