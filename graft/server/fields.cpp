@@ -1,5 +1,6 @@
 #include "graft/server/fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -141,6 +142,15 @@ Fields Fields::object_at(const OrderedJson& list, const char* name, std::size_t 
 
 void Fields::reject(const char* name, const std::string& why) const {
   if (has(name)) fail_at(name, why);
+}
+
+void Fields::reject_unknown(std::initializer_list<std::string_view> known,
+                            std::initializer_list<std::string_view> more) const {
+  for (const auto& [name, value] : object_.items()) {
+    const bool is_known = std::ranges::find(known, name) != known.end() ||
+                          std::ranges::find(more, name) != more.end();
+    if (!is_known && !value.is_null()) fail_at(name, kUnknownField);
+  }
 }
 
 }  // namespace graft::server

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graft/base/text/json.h"
@@ -16,6 +18,9 @@ namespace graft::server {
 
 // Parses a request body: a JSON object, strict, UTF-8, at most 128 levels deep. Throws ApiError.
 OrderedJson parse_body(const std::string& body);
+
+// Why a field is refused that a request cannot have.
+inline constexpr const char* kUnknownField = "is not a field of this request";
 
 // Max stop strings per request; every one is searched for after every token.
 inline constexpr std::size_t kMaxStops = 64;
@@ -50,6 +55,9 @@ class Fields {
 
   // Throws ApiError 400 when the field is present: the feature is not supported.
   void reject(const char* name, const std::string& why) const;
+  // Throws ApiError 400 for a field that is in neither list; null counts as absent.
+  void reject_unknown(std::initializer_list<std::string_view> known,
+                      std::initializer_list<std::string_view> more = {}) const;
   // Throws ApiError 400 "name: what".
   [[noreturn]] void fail_at(const std::string& name, const std::string& what) const;
 

@@ -18,6 +18,7 @@
 #include "graft/server/handler_context.h"
 #include "graft/server/http/server.h"
 #include "graft/server/http/worker_pool.h"
+#include "graft/server/library/model_library.h"
 #include "graft/server/llamacpp/handlers.h"
 #include "graft/server/logs/events.h"
 #include "graft/server/metrics/gpu_monitor.h"
@@ -27,6 +28,7 @@
 #include "graft/server/metrics/process_metrics.h"
 #include "graft/server/metrics/prometheus.h"
 #include "graft/server/ollama/handlers.h"
+#include "graft/server/ollama/library_handlers.h"
 #include "graft/server/openai/handlers.h"
 #include "graft/server/openai/responses/handlers.h"
 #include "graft/server/process/exit_deadline.h"
@@ -88,6 +90,7 @@ class Service {
     openai::responses::add_routes(router_, context_, config.response_store);
     anthropic::add_routes(router_, context_);
     ollama::add_routes(router_, context_);
+    ollama::add_library_routes(router_, context_, library_);
     llamacpp::add_routes(router_, context_);
     add_admin_routes(
         router_, context_, readiness_, [this] { retry_preload(); },
@@ -237,6 +240,7 @@ class Service {
 
   void drain(double max_seconds) {
     readiness_.set_draining();
+    library_.pulls().stop();
     deadline_.set(max_seconds + kExitSeconds);
     systemd_.stopping();
   }
@@ -277,6 +281,7 @@ class Service {
   Router router_;
   http::WorkerPool response_workers_{2};
   ModelPool models_;
+  ModelLibrary library_{config_.hub, models_};
   const HandlerContext context_ = {.models = models_,
                                    .access = access_,
                                    .metrics = metrics_,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "graft/api/llm.h"
+#include "graft/hub/environment.h"
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_limits.h"
 #include "graft/server/generation/request_limits.h"
@@ -31,7 +32,8 @@ struct ServiceConfig {
   RequestLimits limits = {};
   openai::responses::StoreLimits response_store = {};
   api::Pooling pooling = api::Pooling::Mean;
-  bool preload = true;  // load the first model at startup
+  hub::Environment hub = {};  // for models that are pulled, created and deleted
+  bool preload = true;        // load the first model at startup
 };
 
 // Serves until SIGTERM or SIGINT. Calls `listening` with the port once clients can connect. Throws

@@ -1,8 +1,11 @@
 #include "graft/grammar/json_schema/formats.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "graft/base/text/str.h"
@@ -99,6 +102,7 @@ std::string pattern_of(std::string_view name) {
   if (name == "duration") return duration_pattern();
   if (name == "uuid")
     return "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}";
+  if (name == "base64") return "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
   if (name == "ipv4") return ipv4_pattern();
   if (name == "ipv6") return ipv6_pattern();
   if (name == "hostname") return hostname_pattern();
@@ -111,6 +115,13 @@ std::string pattern_of(std::string_view name) {
 }
 
 }  // namespace
+
+bool names_a_pattern(std::string_view name) {
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"lowercase", "uppercase", "starts_with", "ends_with", "includes", "guid", "nanoid", "cuid",
+       "cuid2", "ulid", "xid", "ksuid", "e164", "cidrv4", "cidrv6", "mac", "base64url"});
+  return std::ranges::find(kNames, name) != kNames.end();
+}
 
 const Dfa* find_format(std::string_view name) {
   static std::mutex mutex;

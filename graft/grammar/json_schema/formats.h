@@ -11,5 +11,7 @@ namespace graft::grammar::json {
 
 // Null: an unknown format.
 const Dfa* find_format(std::string_view name);
+// Names by which zod calls a pattern that stands beside them: the pattern says all.
+bool names_a_pattern(std::string_view name);
 
 }  // namespace graft::grammar::json

@@ -178,6 +178,56 @@ TEST(JsonSchema, RestrictsStrings) {
   });
 }
 
+// As zod writes them for e-mail addresses, and programs for passwords.
+TEST(JsonSchema, PatternsMayBeginWithAssertions) {
+  check({
+      {R"s({"type": "string", "pattern": "^(?!\\.)(?!.*\\.\\.)([a-z.]*)[a-z]@([a-z]+\\.)+[a-z]{2,}$"})s",
+       {"\"a.b@example.com\""},
+       {"\".a@example.com\"", "\"a..b@example.com\"", "\"a@example\""}},
+      {R"s({"type": "string", "pattern": "^(?=.*[A-Z)])(?=.*\\d).{4,6}$"})s",
+       {"\"abC1\"", "\"1)aaaa\""},
+       {"\"abcd\"", "\"ABCD\"", "\"A1\""}},
+      {R"s({"type": "string", "pattern": "^(?!(a|b)$)[ab]+$"})s", {"\"ab\""}, {"\"a\"", "\"b\""}},
+      {R"s({"type": "string", "pattern": "^(?!a)"})s", {"\"\"", "\"ba\""}, {"\"ab\""}},
+  });
+  EXPECT_EQ(schema_error(R"s({"pattern": "^(?!a)b|c"})s"),
+            "#/pattern: at 1: lookaround is not supported");
+  EXPECT_EQ(schema_error(R"s({"pattern": "^b(?!a)"})s"),
+            "#/pattern: at 2: lookaround is not supported");
+  EXPECT_EQ(schema_error(R"s({"pattern": "^(?!a"})s"),
+            "#/pattern: at 1: lookaround is not supported");
+  EXPECT_EQ(schema_error(R"s({"pattern": "^(?!a(?=b))"})s"),
+            "#/pattern: a part of ^(?!a(?=b)): at 5: lookaround is not supported");
+}
+
+TEST(JsonSchema, FormatsOfZodArePatterns) {
+  check({{R"({"type": "string", "format": "starts_with", "pattern": "^ab.*"})",
+          {"\"abc\""},
+          {"\"ba\""}}});
+  EXPECT_EQ(schema_error(R"({"format": "starts_with"})"),
+            "#/format: the format starts_with is not supported");
+  EXPECT_EQ(schema_error(R"({"format": "color", "pattern": "a"})"),
+            "#/format: the format color is not supported");
+}
+
+TEST(JsonSchema, ContentIsCheckedInDraft7) {
+  const std::string draft7 = R"({"$schema": "http://json-schema.org/draft-07/schema#", )";
+  check({
+      {draft7 + R"("type": "string", "contentEncoding": "base64"})",
+       {"\"\"", "\"YWI=\"", "\"YWJj\""},
+       {"\"YWI\"", "\"Y%I=\""}},
+      {R"({"type": "string", "contentEncoding": "base64", "contentMediaType": "a/b",
+           "contentSchema": {"type": "object"}})",
+       {"\"%\""},
+       {}},
+      {R"({"type": "string", "format": "base64"})", {"\"YWI=\""}, {"\"YWI\""}},
+  });
+  EXPECT_EQ(schema_error(draft7 + R"("contentMediaType": "application/json"})"),
+            "#/contentMediaType: it is not supported in draft 7");
+  EXPECT_EQ(schema_error(draft7 + R"("contentEncoding": "base32"})"),
+            "#/contentEncoding: it is not supported in draft 7, only base64");
+}
+
 TEST(JsonSchema, RefusesByKeywordAndPath) {
   EXPECT_EQ(schema_error(R"({"properties": {"a": {"frobnicate": 1}}})"),
             "#/properties/a/frobnicate: this keyword is not supported");

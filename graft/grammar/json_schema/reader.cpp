@@ -17,10 +17,11 @@ constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxMade = 20'000;
 
 // Without effect on what is valid.
-constexpr std::array<std::string_view, 17> kAnnotations = {
-    "$schema",   "$id",     "$anchor",         "$comment",         "$defs",        "definitions",
-    "title",     "default", "description",     "examples",         "deprecated",   "readOnly",
-    "writeOnly", "example", "contentEncoding", "contentMediaType", "discriminator"};
+constexpr std::array<std::string_view, 18> kAnnotations = {
+    "$schema",          "$id",           "$anchor",      "$comment",    "$defs",
+    "definitions",      "title",         "default",      "description", "examples",
+    "deprecated",       "readOnly",      "writeOnly",    "example",     "contentEncoding",
+    "contentMediaType", "contentSchema", "discriminator"};
 
 constexpr std::array<std::string_view, 38> kKeywords = {"type",
                                                         "enum",

@@ -36,6 +36,7 @@ class Reader {
   Form simple_form(SchemaRef schema);
   void read_types(SchemaRef schema, Form& form);
   void read_numbers(SchemaRef schema, Form& form);
+  void read_content(SchemaRef schema, Form& form);
   void read_strings(SchemaRef schema, Form& form);
   void read_arrays(SchemaRef schema, Form& form);
   void read_contains(SchemaRef schema, Form& form);
@@ -68,7 +69,7 @@ class Reader {
                             const Parts&... parts) const;
 
   const OrderedJson& document_;
-  bool is_draft7_ = false;       // by $schema: $ref hides the keywords beside it
+  bool is_draft7_ = false;  // by $schema: $ref hides the keywords beside it, content is checked
   bool has_nested_ids_ = false;  // references inside are relative to them
   std::map<std::string, SchemaRef> anchors_;
   std::deque<OrderedJson> made_;

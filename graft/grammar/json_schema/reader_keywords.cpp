@@ -11,6 +11,7 @@
 #include "graft/base/text/str.h"
 #include "graft/grammar/json_schema/formats.h"
 #include "graft/grammar/json_schema/numbers.h"
+#include "graft/grammar/json_schema/pattern.h"
 #include "graft/grammar/json_schema/reader.h"
 #include "graft/grammar/json_schema/reader_fail.h"
 #include "graft/grammar/regex.h"
@@ -108,6 +109,18 @@ std::int64_t Reader::count_of(SchemaRef schema,
   return static_cast<std::int64_t>(value);
 }
 
+// Draft 7 lets validators check what strings contain; later drafts have these as annotations.
+void Reader::read_content(SchemaRef schema, Form& form) {
+  if (!is_draft7_) return;
+  if (schema->contains("contentMediaType"))
+    fail_at(schema, "contentMediaType", "it is not supported in draft 7");
+  const auto encoding = schema->find("contentEncoding");
+  if (encoding == schema->end()) return;
+  if (*encoding != OrderedJson("base64"))
+    fail_at(schema, "contentEncoding", "it is not supported in draft 7, only base64");
+  form.strings.push_back(shared(*find_format("base64")));
+}
+
 void Reader::read_strings(SchemaRef schema, Form& form) {
   form.length = {.min = count_of(schema, "minLength", 0),
                  .max = count_of(schema, "maxLength", kNoMaximum)};
@@ -117,13 +130,15 @@ void Reader::read_strings(SchemaRef schema, Form& form) {
     const auto text = schema->at(keyword).get<std::string>();
     const std::string path = path_of(schema) + "/" + keyword;
     if (keyword == std::string_view("pattern")) {
-      form.strings.push_back(language_at(path, [&] { return Dfa(regex_search(text)); }));
+      form.strings.push_back(language_at(path, [&] { return pattern_strings(text); }));
       continue;
     }
+    if (schema->contains("pattern") && names_a_pattern(text)) continue;
     const Dfa* format = find_format(text);
     if (format == nullptr) fail(path, ": the format ", text, " is not supported");
     form.strings.push_back(shared(*format));
   }
+  read_content(schema, form);
 }
 
 // unevaluatedX is additionalX where no other schema looks at the same value.

@@ -38,6 +38,12 @@ std::string network_of(const std::string& remote) {
   return {address->begin(), address->begin() + kNetworkBytes};
 }
 
+bool is_private(const AccessConfig& config) {
+  const std::string& host = config.bound_host;
+  const bool is_loopback = host.starts_with("127.") || host == "::1" || host == "localhost";
+  return is_loopback && config.public_url.empty() && config.trusted_proxies.empty();
+}
+
 http::Response preflight_response(const http::Request& request, bool is_allowed) {
   http::Response response = {.status = 204};
   if (!is_allowed) return response;
@@ -57,6 +63,8 @@ Access::Access(const AccessConfig& config)
       origins_(config.origins),
       proxies_(config.trusted_proxies),
       public_origin_(config.public_url.empty() ? "" : origin_of_url(config.public_url)),
+      allow_pull_(config.allow_pull),
+      is_private_(is_private(config)),
       separate_caches_(config.separate_caches),
       keys_(std::make_shared<const ApiKeys>(config.keys)) {}
 
@@ -128,6 +136,14 @@ Client Access::client_of(const http::Request& request) const {
   if (const ApiKey* key = known->find(request))
     return {.id = key->id(), .key = key->short_digest(), .is_admin = key->is_admin};
   return {.id = salt_of_text(network_of(request.remote))};
+}
+
+ModelChanges Access::model_changes(const http::Request& request) const {
+  const auto known = keys();
+  const ApiKey* key = known->find(request);
+  const bool is_admin = known->empty() ? is_private_ : key != nullptr && key->is_admin;
+  if (is_admin) return ModelChanges::All;
+  return allow_pull_ ? ModelChanges::FromHubs : ModelChanges::None;
 }
 
 std::uint64_t Access::cache_salt(const http::Request& request,

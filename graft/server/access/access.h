@@ -25,6 +25,8 @@ struct AccessConfig {
   std::string bound_host = {};            // address or name that the server listens on
   std::string public_url = {};            // where clients reach the server; empty: unknown
   std::vector<std::string> trusted_proxies = {};
+  // --allow-pull: any client may pull, create, copy and delete models.
+  bool allow_pull = false;
   bool separate_caches = true;  // no prefix-cache sharing between API keys
 };
 
@@ -34,6 +36,9 @@ struct Client {
   std::string key = {};   // ApiKey::short_digest(); empty: no key
   bool is_admin = false;  // has an admin key
 };
+
+// Which changes of the models a client may request: none, all but downloads from any URL, or all.
+enum class ModelChanges : std::uint8_t { None, FromHubs, All };
 
 class Access {
  public:
@@ -55,6 +60,8 @@ class Access {
   // CORS headers for every response to this request.
   std::vector<http::Header> headers(const http::Request& request) const;
   Client client_of(const http::Request& request) const;
+  // All with an admin key, or without keys on a server that only this machine reaches directly.
+  ModelChanges model_changes(const http::Request& request) const;
   // The prefix-cache salt from the API key and from the client's own `cache_salt` field; 0:
   // neither.
   std::uint64_t cache_salt(const http::Request& request, const std::string& client_salt = {}) const;
@@ -66,6 +73,8 @@ class Access {
   const AllowedOrigins origins_;
   const TrustedProxies proxies_;
   const std::string public_origin_;  // empty: unknown
+  const bool allow_pull_;
+  const bool is_private_;  // only this machine reaches it, without a proxy
   const bool separate_caches_;
   mutable std::mutex mutex_;  // guards the pointer, not the keys, which do not change
   std::shared_ptr<const ApiKeys> keys_;

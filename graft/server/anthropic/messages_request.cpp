@@ -1,7 +1,10 @@
 #include "graft/server/anthropic/messages_request.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "graft/base/text/str.h"
@@ -10,6 +13,18 @@
 
 namespace graft::server::anthropic {
 namespace {
+
+// Clients send fields of new features by name; one that is not known here must not be ignored.
+void reject_unknown(const Fields& fields) {
+  fields.reject_unknown({"model",         "messages",       "max_tokens",
+                         "metadata",      "service_tier",   "system",
+                         "temperature",   "stop_sequences", "stream",
+                         "thinking",      "tool_choice",    "tools",
+                         "top_k",         "top_p",          "container",
+                         "mcp_servers",   "cache_control",  "context_management",
+                         "output_config", "output_format",  "inference_geo",
+                         "betas"});
+}
 
 // Fields whose features this server does not have. Clients send empty lists for none.
 void reject_server_features(const Fields& fields) {
@@ -128,6 +143,7 @@ void read_sampling(const Fields& fields, MessagesRequest& request) {
 
 MessagesRequest read_count_request(const OrderedJson& body) {
   const Fields fields(body);
+  reject_unknown(fields);
   reject_server_features(fields);
   MessagesRequest request;
   request.model = fields.string("model").value_or("");

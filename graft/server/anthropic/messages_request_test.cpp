@@ -25,6 +25,18 @@ OrderedJson messages_of(const std::string& messages, const std::string& more = {
 }
 
 // What Claude Code sends, and the other fields of Anthropic's client library.
+TEST(MessagesRequest, RefusesUnknownFields) {
+  const char* known =
+      R"({"max_tokens":1,"messages":[{"role":"user","content":"a"}],"metadata":{},"service_tier":"auto")";
+  EXPECT_NO_THROW(read_messages_request(parse_body(std::string(known) + R"(,"other":null})")));
+  try {
+    read_messages_request(parse_body(std::string(known) + R"(,"max_tokns":1})"));
+    ADD_FAILURE() << "accepted";
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.param, "max_tokns");
+  }
+}
+
 TEST(MessagesRequest, AcceptsWhatClientsSend) {
   const MessagesRequest request = read(R"(,
     "system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=2; cch=1;"},
@@ -39,7 +51,7 @@ TEST(MessagesRequest, AcceptsWhatClientsSend) {
     "thinking":{"type":"enabled","budget_tokens":1024},"stream":true,"service_tier":"auto",
     "output_config":{"effort":"high"},"cache_control":{"type":"ephemeral"},"mcp_servers":[],
     "context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]},
-    "container":null,"inference_geo":"us","unknown_field":1)");
+    "container":null,"inference_geo":"us")");
   EXPECT_EQ(request.model, "m");
   EXPECT_TRUE(request.is_stream && request.parse_tool_calls && request.single_call);
   EXPECT_TRUE(request.shows_thinking);

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
 #include "graft/server/json_text.h"
@@ -25,16 +24,9 @@ OrderedJson usage_json(std::int64_t num_prompt, std::int64_t num_cached, std::in
           {"service_tier", "standard"}};
 }
 
-// The input of a call; one that was cut off is kept as text.
+// The input of a call; empty where its pieces follow.
 OrderedJson input_of(const std::string& text) {
-  try {
-    OrderedJson input = parse_ordered_json(text, "input");
-    if (input.is_object()) return input;
-  } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
-    // The model wrote it, or max_tokens ended it.
-  }
-  if (text.empty()) return OrderedJson::object();
-  return {{"unparsed", text}};
+  return text.empty() ? OrderedJson::object() : parse_ordered_json(text, "input");
 }
 
 }  // namespace
@@ -45,7 +37,7 @@ http::StreamHead event_head() {
 }
 
 MessagesResponseWriter::MessagesResponseWriter(MessagesResponseOptions options)
-    : options_(std::move(options)), parser_(options_.format) {}
+    : options_(std::move(options)), parser_(options_.format, !options_.is_stream) {}
 
 std::string MessagesResponseWriter::event(const OrderedJson& json) const {
   if (!options_.is_stream) return {};

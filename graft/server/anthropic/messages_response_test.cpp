@@ -130,6 +130,16 @@ TEST(MessagesResponseWriter, NamesTheStopReason) {
   EXPECT_EQ(json["stop_sequence"], "END");
 }
 
+TEST(MessagesResponseWriter, MalformedCallsAreText) {
+  const Json json = stopped({.reason = api::FinishReason::Stop},
+                            R"(<tool_call>{"name":"f","arguments":{"x":]}}</tool_call>)");
+  EXPECT_EQ(json["content"], Json({{{"type", "text"},
+                                    {"text",
+                                     "\n"
+                                     R"({"name":"f","arguments":{"x":]}})"}}}));
+  EXPECT_EQ(json["stop_reason"], "end_turn");
+}
+
 TEST(MessagesResponseWriter, HidesThinking) {
   MessagesResponseOptions hidden = options(false);
   hidden.shows_thinking = false;

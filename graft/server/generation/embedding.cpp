@@ -32,7 +32,8 @@ void truncate_dimensions(std::vector<float>& vector, std::int64_t dimensions) {
 }
 
 void check_lengths(const LoadedModel& model, std::int64_t max_model_len, EmbeddingInput& input) {
-  const auto max_tokens = static_cast<std::size_t>(max_model_len - 1);
+  const auto max_tokens = static_cast<std::size_t>(
+      std::min(max_model_len - 1, input.max_tokens.value_or(max_model_len)));
   for (std::vector<api::TokenId>& text : input.texts) {
     if (text.empty()) throw ApiError(400, "input: a text is empty", "input");
     if (text.size() <= max_tokens) continue;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "graft/server/handler_context.h"
@@ -15,6 +16,7 @@ struct EmbeddingInput {
   bool truncate = false;             // cut texts that are too long instead of failing
   std::size_t bytes_per_value = 12;  // of the response, estimated; as JSON numbers
   std::int64_t dimensions = 0;  // keep the first dimensions and renormalize to length 1; 0: all
+  std::optional<std::int64_t> max_tokens = {};  // of a text, below the context of the model
 };
 
 struct EmbeddingResult {

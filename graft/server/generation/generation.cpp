@@ -194,6 +194,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   }
 
   void append(std::size_t prompt, api::Update update) {
+    // A stop token is not in the text, and clients count the logprobs against it.
+    if (update.finish && update.finish->stop_token && !update.logprobs.empty())
+      update.logprobs.pop_back();
     std::string text = writer_->append(prompt, update);
     for (update.id.sample = 1; update.id.sample < num_copies_; ++update.id.sample)
       text += writer_->append(prompt, update);

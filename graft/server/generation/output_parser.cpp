@@ -2,7 +2,22 @@
 
 #include <utility>
 
+#include "graft/base/error.h"
+#include "graft/base/text/str.h"
+#include "graft/server/json_text.h"
+
 namespace graft::server {
+namespace {
+
+bool is_object(const std::string& text) {
+  try {
+    return parse_ordered_json(text, "call").is_object();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 void OutputDelta::append(OutputDelta delta) {
   reasoning += delta.reasoning;
@@ -10,8 +25,9 @@ void OutputDelta::append(OutputDelta delta) {
   join_calls(calls, std::move(delta.calls));
 }
 
-OutputParser::OutputParser(const OutputFormat& format)
+OutputParser::OutputParser(const OutputFormat& format, bool whole_calls)
     : format_(format),
+      whole_calls_(whole_calls),
       reasoning_(format.in_thinking, format.reasoning),
       tools_({.format = format.tool_calls,
               .tools = format.tools,
@@ -39,6 +55,8 @@ OutputDelta OutputParser::finish() {
   }
   add(out, tools_.feed(part.content));
   add(out, tools_.finish());
+  release_calls(out, 0);
+  out.content += malformed_;
   return out;
 }
 
@@ -46,10 +64,24 @@ void OutputParser::add(OutputDelta& out, ToolText part) {
   // Blocks of reasoning are separated by a blank line.
   if (part.is_first_reasoning && has_reasoning_) out.reasoning += "\n\n";
   has_reasoning_ = has_reasoning_ || !part.reasoning.empty();
-  has_calls_ = has_calls_ || !part.calls.empty();
-  out.append({.reasoning = std::move(part.reasoning),
-              .content = std::move(part.text),
-              .calls = std::move(part.calls)});
+  has_calls_ = has_calls_ || (!part.calls.empty() && !whole_calls_);
+  join_calls(whole_calls_ ? held_calls_ : out.calls, std::move(part.calls));
+  release_calls(out, 1);
+  out.append({.reasoning = std::move(part.reasoning), .content = std::move(part.text)});
+}
+
+void OutputParser::release_calls(OutputDelta& out, std::size_t num_kept) {
+  while (held_calls_.size() > num_kept) {
+    ToolCall call = std::move(held_calls_.front());
+    held_calls_.erase(held_calls_.begin());
+    if (is_object(call.arguments)) {
+      has_calls_ = true;
+      out.calls.push_back(std::move(call));
+    } else {
+      malformed_ +=
+          str("\n", R"({"name":)", ordered_text(call.name), R"(,"arguments":)", call.arguments);
+    }
+  }
 }
 
 }  // namespace graft::server

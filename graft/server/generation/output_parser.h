@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,7 +33,9 @@ struct OutputDelta {
 
 class OutputParser {
  public:
-  explicit OutputParser(const OutputFormat& format);
+  // With `whole_calls`, calls come in one piece once they are complete, and those whose arguments
+  // are not a JSON object, malformed or cut off, are lines at the end of the content.
+  explicit OutputParser(const OutputFormat& format, bool whole_calls = false);
 
   // Text may be held back while it could be the start of a marker.
   OutputDelta feed(std::string_view text);
@@ -44,12 +47,17 @@ class OutputParser {
 
  private:
   void add(OutputDelta& out, ToolText part);
+  // Adds the held calls to `out`, except for the last `num_kept`.
+  void release_calls(OutputDelta& out, std::size_t num_kept);
 
   OutputFormat format_;
+  bool whole_calls_ = false;
   chat::ReasoningSplitter reasoning_;
   ToolCallParser tools_;
   bool has_reasoning_ = false;
   bool has_calls_ = false;
+  std::vector<ToolCall> held_calls_;  // of whole_calls_: the last one may not be complete
+  std::string malformed_;
 };
 
 }  // namespace graft::server

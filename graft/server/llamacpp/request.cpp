@@ -1,42 +1,15 @@
 #include "graft/server/llamacpp/request.h"
 
-#include <array>
+#include <initializer_list>
+#include <string_view>
 
 #include "graft/base/text/str.h"
 #include "graft/server/fields.h"
 #include "graft/server/openai/completion_request.h"
+#include "graft/server/openai/known_fields.h"
 
 namespace graft::server::llamacpp {
 namespace {
-
-struct OffValue {
-  const char* name;
-  double value;  // that asks for nothing
-};
-
-// Features of llama.cpp that do not exist here.
-constexpr std::array kOffValues = {
-    OffValue{"dynatemp_range", 0}, OffValue{"n_indent", 0},          OffValue{"id_slot", -1},
-    OffValue{"n_keep", 0},         OffValue{"t_max_predict_ms", -1}, OffValue{"repeat_last_n", -1},
-    OffValue{"tfs_z", 1},          OffValue{"min_keep", 0},          OffValue{"top_n_sigma", -1},
-};
-
-constexpr std::array kNotSupported = {"samplers", "response_fields", "image_data",
-                                      "multimodal_data", "prompt_logprobs"};
-
-void reject_features(const Fields& fields) {
-  openai::reject_unsupported(fields);
-  for (const OffValue& off : kOffValues) {
-    const auto value = fields.number(off.name, -1e18, 1e18);
-    if (value && *value != off.value)
-      fields.fail_at(off.name, str("is not supported, only ", off.value));
-  }
-  for (const char* name : kNotSupported)
-    fields.reject(name, "is not supported");
-  for (const char* name : {"post_sampling_probs", "return_progress"}) {
-    if (fields.boolean(name).value_or(false)) fields.fail_at(name, "is not supported");
-  }
-}
 
 // [[id, bias], …]; false: never.
 std::vector<std::pair<api::TokenId, float>> read_bias_list(const Fields& fields,
@@ -59,9 +32,9 @@ OrderedJson without(OrderedJson object, const char* key) {
   return object;
 }
 
-Request read_common(const OrderedJson& body) {
+Request read_common(const OrderedJson& body, std::initializer_list<std::string_view> own) {
   const Fields fields(body);
-  reject_features(fields);
+  openai::check_known(fields, own);
   Request request;
   request.model = fields.string("model").value_or("");
   const OrderedJson* bias = fields.find("logit_bias");
@@ -75,8 +48,9 @@ Request read_common(const OrderedJson& body) {
   api::SamplingParams& params = request.sampling.params;
   if (fields.integer("seed").value_or(0) == -1) params.seed.reset();
   // Negative: no limit.
-  if (const auto max_tokens = fields.integer("n_predict"); max_tokens && *max_tokens >= 0) {
-    if (*max_tokens == 0) fields.fail_at("n_predict", "must be at least 1, or -1 for no limit");
+  const char* limit = fields.has("n_predict") ? "n_predict" : "max_tokens";
+  if (const auto max_tokens = fields.integer(limit); max_tokens && *max_tokens >= 0) {
+    if (*max_tokens == 0) fields.fail_at(limit, "must be at least 1, or -1 for no limit");
     params.max_tokens = *max_tokens;
   }
   if (const auto probs = fields.integer("n_probs", 0, openai::kMaxAlternatives);
@@ -91,7 +65,8 @@ Request read_common(const OrderedJson& body) {
 
 Request read_completion(const OrderedJson& body) {
   const Fields fields(body);
-  Request request = read_common(body);
+  Request request = read_common(
+      body, {"model", "prompt", "n_predict", "max_tokens", "n_probs", "stream", "return_tokens"});
   std::vector<api::Prompt> prompts = openai::read_prompts(fields, "prompt");
   if (prompts.size() != 1)
     fields.fail_at("prompt", str("has ", prompts.size(), " prompts, use /v1/completions"));
@@ -101,7 +76,9 @@ Request read_completion(const OrderedJson& body) {
 
 Request read_infill(const OrderedJson& body) {
   const Fields fields(body);
-  Request request = read_common(body);
+  Request request =
+      read_common(body, {"model", "prompt", "n_predict", "max_tokens", "n_probs", "stream",
+                         "return_tokens", "input_prefix", "input_suffix", "input_extra"});
   request.is_infill = true;
   request.prompt =
       fields.string("input_prefix").value_or("") + fields.string("prompt").value_or("");

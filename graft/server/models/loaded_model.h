@@ -22,6 +22,7 @@ class LoadedModel {
   const ModelInfo& info() const { return info_; }
   const std::string& name() const { return info_.name; }
   api::LLM& llm() { return llm_; }
+  const api::LLM& llm() const { return llm_; }
   const api::ChatFormat& format() const;          // throws ApiError for a model without a tokenizer
   const tokenizer::Tokenizer& tokenizer() const;  // throws likewise
   double load_seconds() const { return load_seconds_; }

@@ -7,6 +7,8 @@
 #include <openssl/sha.h>
 #include <sys/stat.h>
 
+#include "graft/base/text/json.h"
+#include "graft/formats/created_model.h"
 #include "graft/models/families/family.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/tensor/dtype.h"
@@ -58,6 +60,29 @@ std::string sampling_defaults(const models::ModelConfig& config) {
   return lines;
 }
 
+// "stop" and the text of each of its values on one line, other parameters as they are.
+std::string parameter_lines(const OrderedJson& parameters) {
+  std::string lines;
+  for (const auto& [name, value] : parameters.items()) {
+    const OrderedJson list = value.is_array() ? value : OrderedJson::array({value});
+    for (const OrderedJson& item : list)
+      lines += fmt::format("{}{} {}", lines.empty() ? "" : "\n", name, item.dump());
+  }
+  return lines;
+}
+
+void read_created(const formats::CreatedModel& created, ModelInfo& info) {
+  struct stat about = {};
+  if (::stat(info.path.c_str(), &about) == 0)
+    info.modified = std::max<std::int64_t>(info.modified, about.st_mtime);
+  info.from = created.from;
+  info.system = created.system;
+  info.license = created.license;
+  info.num_ctx = created.parameters.value("num_ctx", std::int64_t{0});
+  if (!created.parameters.empty()) info.parameters = parameter_lines(created.parameters);
+  info.digest = hex_digest(info.digest + formats::created_model_text(created));
+}
+
 }  // namespace
 
 ModelInfo read_model_info(const std::string& name, const std::filesystem::path& path) {
@@ -77,6 +102,7 @@ ModelInfo read_model_info(const std::string& name, const std::filesystem::path& 
   info.chat_template = source->tokenizer().chat_template;
   read_files(*source, info);
   read_tensors(*source, info);
+  if (source->created() != nullptr) read_created(*source->created(), info);
   return info;
 }
 

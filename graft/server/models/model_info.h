@@ -27,6 +27,11 @@ struct ModelInfo {
   std::int64_t feed_forward_length = 0;
   std::string parameters = {};     // the model's own sampling defaults, one "name value" per line
   std::string chat_template = {};  // empty: none
+  // Of a created model.
+  std::string from = {};
+  std::string system = {};
+  std::string license = {};
+  std::int64_t num_ctx = 0;  // max tokens of prompt and output; 0: the context length
 };
 
 // Throws Error when the files cannot be read.

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "graft/base/out_of_memory.h"
 #include "graft/base/system/system.h"
+#include "graft/formats/created_model.h"
 #include "graft/server/api_error.h"
 
 namespace graft::server {
@@ -45,6 +48,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     Clock::time_point loaded_at = {};
     bool is_loading = false;
     bool is_draining = false;  // new requests wait until another model is loaded
+    bool is_removed = false;   // no request finds it; unloaded as soon as it is idle
 
     bool is_idle() const { return model && num_leases == 0; }
     bool has_failed() const { return model && !model->llm().failure().empty(); }
@@ -56,10 +60,71 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   }
 
   Entry& at(const std::string& name) {
-    for (Entry& entry : entries) {
-      if (entry.named.name == name) return entry;
-    }
+    const auto found = std::ranges::find_if(
+        entries, [&](const Entry& entry) { return !entry.is_removed && entry.named.name == name; });
+    if (found != entries.end()) return *found;
     throw ApiError(404, str("model '", name, "' not found"), "model", "model_not_found");
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const Entry& entry : entries) {
+      if (!entry.is_removed) names.push_back(entry.named.name);
+    }
+    return names;
+  }
+
+  // "org/repo" is its only type: "org/repo:Q4_K_M". Null: none, or several.
+  Entry* only_type(const std::string& repo) {
+    if (repo.find('/') == std::string::npos || repo.find(':') != std::string::npos) return nullptr;
+    Entry* found = nullptr;
+    for (Entry& entry : entries) {
+      const bool is_type = http::lower_case(entry.named.name).starts_with(repo + ":");
+      if (entry.is_removed || !is_type) continue;
+      if (found != nullptr) return nullptr;
+      found = &entry;
+    }
+    return found;
+  }
+
+  // Ignores case, the name of a hub, and ":latest" on either side. Throws ApiError 404.
+  Entry& resolve(const std::string& name) {
+    constexpr std::string_view kLatest = ":latest";
+    const auto bare = [&](std::string text) {
+      text = http::lower_case(text);
+      for (const std::string_view prefix : {"hf.co/", "hf:", "ollama:", "library/"}) {
+        if (text.starts_with(prefix)) text.erase(0, prefix.size());
+      }
+      return text.ends_with(kLatest) ? text.substr(0, text.size() - kLatest.size()) : text;
+    };
+    for (const bool is_exact : {true, false}) {
+      for (Entry& entry : entries) {
+        const bool is_match = is_exact
+                                  ? http::lower_case(entry.named.name) == http::lower_case(name)
+                                  : bare(entry.named.name) == bare(name);
+        if (!entry.is_removed && (name.empty() || is_match)) return entry;
+      }
+    }
+    if (Entry* entry = only_type(bare(name))) return *entry;
+    std::string all;
+    for (const std::string& known : names())
+      all += (all.empty() ? "" : ", ") + known;
+    throw ApiError(404, str("model '", name, "' not found; available: ", all), "model",
+                   "model_not_found");
+  }
+
+  // Makes an entry unknown to requests. Returns the tasks that tell those that wait for it.
+  std::vector<std::function<void()>> retire(Entry& entry) {
+    entry.is_removed = true;
+    if (entry.is_loading) return {};  // they get the model that is loading
+    return take_waiter_tasks(entry, str("model '", entry.named.name, "' was removed"), false);
+  }
+
+  // On the loader thread, which alone refers to entries without the lock.
+  void erase_removed() {
+    std::erase_if(entries, [](const Entry& entry) {
+      return entry.is_removed && !entry.model && entry.num_leases == 0 && !entry.is_loading;
+    });
   }
 
   Lease lease_of(Entry& entry) {
@@ -77,6 +142,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   void run() {
     std::unique_lock lock(mutex);
     while (!is_stopping) {
+      erase_removed();
       if (unload_failed(lock) || unload_expired(lock)) continue;
       Entry* next = next_to_load();
       if (next != nullptr && evict_for(*next, lock)) {
@@ -144,9 +210,10 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
 
   bool unload_expired(std::unique_lock<std::mutex>& lock) {
     for (Entry& entry : entries) {
-      if (!entry.is_idle() || entry.keep_alive_seconds < 0 || Clock::now() < expiry(entry))
-        continue;
-      unload(entry, entry.keep_alive_seconds == 0 ? "requested" : "idle", lock);
+      const bool is_expired = entry.keep_alive_seconds >= 0 && Clock::now() >= expiry(entry);
+      if (!entry.is_idle() || (!is_expired && !entry.is_removed)) continue;
+      const bool is_requested = entry.is_removed || entry.keep_alive_seconds == 0;
+      unload(entry, is_requested ? "requested" : "idle", lock);
       return true;
     }
     return false;
@@ -204,9 +271,10 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     const std::uint64_t available = available_memory();
     if (available == 0) return true;  // unknown on this system
     std::error_code error;
-    const bool is_file = std::filesystem::is_regular_file(wanted.named.path, error);
+    const std::filesystem::path weights = formats::weights_path(wanted.named.path);
+    const bool is_file = std::filesystem::is_regular_file(weights, error);
     const std::uint64_t bytes = is_file
-                                    ? std::filesystem::file_size(wanted.named.path, error)
+                                    ? std::filesystem::file_size(weights, error)
                                     : read_model_info(wanted.named.name, wanted.named.path).bytes;
     return static_cast<double>(bytes) * kMemoryFactor < static_cast<double>(available);
   }
@@ -215,13 +283,18 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   std::size_t num_sharing() const {
     const auto num_loaded = static_cast<std::size_t>(
         std::ranges::count_if(entries, [](const Entry& entry) { return entry.model != nullptr; }));
-    const std::size_t max = std::min(config.max_loaded, entries.size());
+    const std::size_t max = std::min(config.max_loaded, names().size());
     return max > num_loaded ? max - num_loaded : 1;
   }
 
   std::shared_ptr<LoadedModel> new_model(const NamedPath& named, std::size_t num_sharing) const {
     const ModelInfo info = read_model_info(named.name, named.path);
     api::LlmConfig llm = config.llm;
+    if (info.num_ctx > 0) {
+      const std::int64_t max =
+          llm.engine.max_model_len > 0 ? llm.engine.max_model_len : info.context_length;
+      llm.engine.max_model_len = std::min(info.num_ctx, max);
+    }
     llm.engine.gpu_memory_utilization /= static_cast<double>(num_sharing);
     if (config.load) return config.load(info, llm);
     if (config.on_step) {
@@ -291,11 +364,11 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     entry.is_loading = false;
     entry.model = std::move(model);
     entry.loaded_at = Clock::now();
-    std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error.text);
+    std::vector<std::function<void()>> tasks = take_waiter_tasks(entry, error.text, true);
     // Another idle model may have been unloaded instead of the one that was drained.
     for (Entry& other : entries) {
       if (!std::exchange(other.is_draining, false) || !other.model) continue;
-      for (auto& task : take_waiter_tasks(other, {}))
+      for (auto& task : take_waiter_tasks(other, {}, true))
         tasks.push_back(std::move(task));
     }
     // Without the lock: destroying a dropped task releases its lease, which locks the mutex.
@@ -306,10 +379,13 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     lock.lock();
   }
 
-  std::vector<std::function<void()>> take_waiter_tasks(Entry& entry, const std::string& error) {
+  // With a lease where there is a model and `is_usable`, else with the error.
+  std::vector<std::function<void()>> take_waiter_tasks(Entry& entry,
+                                                       const std::string& error,
+                                                       bool is_usable) {
     std::vector<std::function<void()>> tasks;
     for (Waiter& waiter : entry.waiters) {
-      if (entry.model) {
+      if (entry.model && is_usable) {
         // Moved: a copy in the task would keep the model in use after `ready` has released it.
         tasks.emplace_back([ready = std::move(waiter.ready), lease = lease_of(entry)]() mutable {
           ready(std::move(lease));
@@ -327,7 +403,9 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   const Post post;
   std::mutex mutex;
   std::condition_variable wake;
-  std::deque<Entry> entries;  // fixed after construction; leases refer to its elements
+  // Leases refer to its elements. Only the loader thread erases: it refers to them without the
+  // lock.
+  std::list<Entry> entries;
   std::size_t num_waiting = 0;
   bool is_stopping = false;
   std::thread thread;
@@ -352,34 +430,52 @@ ModelPool::~ModelPool() {
 }
 
 std::string ModelPool::resolve(const std::string& name) const {
-  constexpr std::string_view kLatest = ":latest";
-  if (name.empty()) return state_->entries.front().named.name;
-  std::string wanted = http::lower_case(name);
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    for (const State::Entry& entry : state_->entries) {
-      if (http::lower_case(entry.named.name) == wanted) return entry.named.name;
+  const std::lock_guard lock(state_->mutex);
+  return state_->resolve(name).named.name;
+}
+
+NamedPath ModelPool::find(const std::string& name) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->resolve(name).named;
+}
+
+void ModelPool::put(const NamedPath& named) {
+  std::vector<std::function<void()>> tasks;
+  {
+    const std::lock_guard lock(state_->mutex);
+    auto at = std::ranges::find_if(state_->entries, [&](const State::Entry& entry) {
+      return !entry.is_removed && entry.named.name == named.name;
+    });
+    if (at != state_->entries.end()) {
+      tasks = state_->retire(*at);
+      at = std::next(at);
     }
-    if (!wanted.ends_with(kLatest)) break;
-    wanted.resize(wanted.size() - kLatest.size());
+    state_->entries.insert(
+        at, {.named = named, .keep_alive_seconds = state_->config.keep_alive_seconds});
+    state_->wake.notify_all();
   }
-  throw ApiError(404,
-                 str("model '", name, "' not found; available: ",
-                     [&] {
-                       std::string all;
-                       for (const std::string& known : names())
-                         all += (all.empty() ? "" : ", ") + known;
-                       return all;
-                     }()),
-                 "model", "model_not_found");
+  for (auto& task : tasks)
+    state_->post(std::move(task));
+}
+
+void ModelPool::remove(const std::string& name) {
+  std::vector<std::function<void()>> tasks;
+  {
+    const std::lock_guard lock(state_->mutex);
+    tasks = state_->retire(state_->at(name));
+    state_->wake.notify_all();
+  }
+  for (auto& task : tasks)
+    state_->post(std::move(task));
 }
 
 void ModelPool::acquire(const std::string& name,
                         Ready ready,
                         Failed failed,
                         std::optional<double> keep_alive_seconds) {
-  const std::string resolved = resolve(name);
   std::unique_lock lock(state_->mutex);
-  State::Entry& entry = state_->at(resolved);
+  State::Entry& entry = state_->resolve(name);
+  const std::string resolved = entry.named.name;
   if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
   if (entry.model && !entry.is_draining && !entry.has_failed()) {
     Lease lease = state_->lease_of(entry);
@@ -405,15 +501,13 @@ void ModelPool::unload(const std::string& name) {
 }
 
 std::vector<std::string> ModelPool::names() const {
-  std::vector<std::string> names;
-  for (const State::Entry& entry : state_->entries)
-    names.push_back(entry.named.name);
-  return names;
+  const std::lock_guard lock(state_->mutex);
+  return state_->names();
 }
 
 ModelInfo ModelPool::info(const std::string& name) const {
-  const std::string resolved = resolve(name);
-  ModelInfo info = read_model_info(resolved, state_->at(resolved).named.path);
+  const NamedPath named = find(name);
+  ModelInfo info = read_model_info(named.name, named.path);
   const std::int64_t max_model_len = state_->config.llm.engine.max_model_len;
   if (max_model_len > 0) info.context_length = std::min(info.context_length, max_model_len);
   return info;

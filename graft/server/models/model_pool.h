@@ -4,7 +4,7 @@
 // model that has waited for switch_seconds gets its turn: new requests for the longest loaded model
 // wait until the other one has been loaded. A model that has failed (LLM::failure()) is loaded
 // again for the next request. With max_loaded, the KV caches share the free memory: each takes the
-// share of one of the models that may still be loaded.
+// share of one of the models that may still be loaded. Models can be added and removed at any time.
 
 #pragma once
 
@@ -76,6 +76,15 @@ class ModelPool {
   // The canonical name of a model: ignores case and a ":latest" suffix; "" is the first model.
   // Throws ApiError 404.
   std::string resolve(const std::string& name) const;
+  // Likewise, with its path.
+  NamedPath find(const std::string& name) const;
+
+  // Adds a model, or replaces the one of this name, in its place of the list. Requests that use the
+  // replaced one end with it.
+  void put(const NamedPath& named);
+  // New requests do not find the model; it is unloaded when those that use it have ended. Throws
+  // ApiError 404.
+  void remove(const std::string& name);
 
   // Calls `ready` with a lease: immediately when the model is loaded, otherwise later on another
   // thread; calls `failed` when loading fails. Throws ApiError 404, or 429 when max_loading

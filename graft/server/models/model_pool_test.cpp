@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/out_of_memory.h"
+#include "graft/server/api_error.h"
 #include "graft/tensor/buffer.h"
 #include "graft/testing/device.h"
 #include "graft/testing/golden.h"
@@ -93,6 +94,43 @@ TEST_F(ModelPoolTest, EvictsAnIdleModelWhenGpuMemoryIsShort) {
   EXPECT_EQ(loaded(pool), std::vector<std::string>{"a"});
   ASSERT_NE(acquire(pool, "b"), nullptr) << error_;
   EXPECT_EQ(loaded(pool), std::vector<std::string>{"b"});
+}
+
+TEST_F(ModelPoolTest, AddsAndRemovesModelsWhileOthersRun) {
+  ModelPool pool(config(400), run);
+  const std::filesystem::path path = golden_checkpoint("llama");
+  const Lease used = acquire(pool, "a");
+  ASSERT_NE(used, nullptr) << error_;
+  pool.put({.name = "user/new:latest", .path = path});
+  EXPECT_EQ(pool.names(), (std::vector<std::string>{"a", "b", "c", "user/new:latest"}));
+  EXPECT_EQ(pool.resolve("User/New"), "user/new:latest");
+  ASSERT_NE(acquire(pool, "user/new"), nullptr) << error_;
+  pool.remove("user/new:latest");
+  EXPECT_THROW(pool.resolve("user/new"), ApiError);
+  EXPECT_THROW(pool.remove("user/new:latest"), ApiError);
+  // A model in use is removed for new requests only.
+  pool.remove("a");
+  EXPECT_EQ(pool.resolve(""), "b");
+  EXPECT_EQ(used->name(), "a");
+  EXPECT_TRUE(used->llm().failure().empty());
+  // Replaced in its place, and loaded again.
+  const std::uint64_t serial = acquire(pool, "b")->serial();
+  pool.put({.name = "b", .path = path});
+  EXPECT_EQ(pool.names(), (std::vector<std::string>{"b", "c"}));
+  EXPECT_NE(acquire(pool, "b")->serial(), serial);
+}
+
+TEST_F(ModelPoolTest, ResolvesNamesOfHubs) {
+  ModelPool pool(config(400), run);
+  const std::filesystem::path path = golden_checkpoint("llama");
+  pool.put({.name = "org/repo:Q4_K_M", .path = path});
+  pool.put({.name = "llama3:1b", .path = path});
+  EXPECT_EQ(pool.resolve("hf.co/org/repo:q4_k_m"), "org/repo:Q4_K_M");
+  EXPECT_EQ(pool.resolve("org/repo"), "org/repo:Q4_K_M");
+  EXPECT_EQ(pool.resolve("ollama:llama3:1b"), "llama3:1b");
+  EXPECT_THROW(pool.resolve("llama3"), ApiError) << "another tag";
+  pool.put({.name = "org/repo:Q8_0", .path = path});
+  EXPECT_THROW(pool.resolve("org/repo"), ApiError) << "two types";
 }
 
 TEST_F(ModelPoolTest, NeverEvictsAModelInUse) {

@@ -1,15 +1,26 @@
 #include "graft/server/ollama/chat_request.h"
 
+#include <initializer_list>
+#include <string_view>
+
 #include "graft/base/error.h"
 
 namespace graft::server::ollama {
 namespace {
+
+// Fields of /api/chat and of /api/generate; `own` are those of one of them.
+void reject_unknown(const Fields& fields, std::initializer_list<std::string_view> own) {
+  fields.reject_unknown(own,
+                        {"model", "options", "stream", "keep_alive", "think", "format", "logprobs",
+                         "top_logprobs", "images", "template", "truncate", "shift"});
+}
 
 Request read_common(const Fields& fields) {
   reject_unsupported(fields);
   Request request;
   request.model = fields.required_string("model");
   request.options = read_options(fields);
+  if (const auto options = fields.object("options")) request.options_json = options->json();
   request.is_stream = fields.boolean("stream").value_or(true);
   request.keep_alive_seconds = read_keep_alive(fields);
   request.conversation.thinking = read_thinking(fields, request.conversation.extra);
@@ -43,6 +54,7 @@ OrderedJson to_openai(OrderedJson messages, const Fields& fields) {
 
 Request read_chat(const OrderedJson& body) {
   const Fields fields(body);
+  reject_unknown(fields, {"messages", "tools"});
   Request request = read_common(fields);
   request.is_chat = true;
   const OrderedJson* messages = fields.find("messages");
@@ -60,6 +72,7 @@ Request read_chat(const OrderedJson& body) {
 
 Request read_generate(const OrderedJson& body) {
   const Fields fields(body);
+  reject_unknown(fields, {"prompt", "suffix", "system", "raw", "context"});
   Request request = read_common(fields);
   request.prompt = fields.string("prompt").value_or("");
   request.suffix = fields.string("suffix").value_or("");

@@ -15,6 +15,7 @@ namespace graft::server::ollama {
 struct Request {
   std::string model = {};
   Options options = {};
+  OrderedJson options_json = OrderedJson::object();  // as given, for a model with its own
   bool is_stream = true;
   bool is_chat = false;
   std::optional<double> keep_alive_seconds = {};

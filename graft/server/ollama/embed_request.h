@@ -16,7 +16,8 @@ struct EmbedRequest {
   std::string model = {};
   std::vector<std::string> texts = {};
   bool truncate = true;
-  std::int64_t dimensions = 0;  // 0: all
+  std::int64_t dimensions = 0;               // 0: all
+  std::optional<std::int64_t> num_ctx = {};  // max tokens of a text
   std::optional<double> keep_alive_seconds = {};
 };
 

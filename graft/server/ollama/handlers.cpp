@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/formats/created_model.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/embedding.h"
@@ -45,6 +46,20 @@ api::ChatPrompt prompt_of(const Request& request, LoadedModel& model) {
   return prompt;
 }
 
+// With the parameters of a created model where the request has none.
+Options options_for(const Request& request, const LoadedModel& model) {
+  const formats::CreatedModel* created = model.llm().source().created();
+  if (created == nullptr || created->parameters.empty()) return request.options;
+  OrderedJson merged = created->parameters;
+  for (const auto& [name, value] : request.options_json.items())
+    merged[name] = value;
+  const OrderedJson body = {{"options", merged}};
+  Options options = read_options(Fields(body));
+  options.params.logprobs = request.options.params.logprobs;
+  options.params.structured_output = request.options.params.structured_output;
+  return options;
+}
+
 void generate(const HandlerContext& context,
               const http::ExchangePtr& exchange,
               const Request& request,
@@ -58,13 +73,13 @@ void generate(const HandlerContext& context,
   const api::ChatPrompt prompt = prompt_of(request, model);
   GenerationInput input = {
       .prompts = {prompt.tokens},
-      .params = request.options.for_model(model.llm().source().config()),
+      .params = options_for(request, model).for_model(model.llm().source().config()),
       .client = context.access.client_of(exchange->request()),
       .options = {.cache_salt = context.access.cache_salt(exchange->request())},
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"},
       .structured_field = "format"};
-  limit_context(request.options.num_ctx, prompt.tokens.size(), input.params);
+  limit_context(options_for(request, model).num_ctx, prompt.tokens.size(), input.params);
   if (!request.suffix.empty()) input.params.stop_token_ids = fill_stop_tokens(model.tokenizer());
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   api::constrain_after_reasoning(prompt, input.params);
@@ -112,7 +127,9 @@ void embed(const HandlerContext& context, const http::ExchangePtr& exchange, boo
       [&context, exchange, request, is_legacy, start](const Lease& lease) {
         const double load_seconds = seconds_since(start);
         check_num_texts(request->texts.size(), context.limits);
-        EmbeddingInput input = {.truncate = request->truncate, .dimensions = request->dimensions};
+        EmbeddingInput input = {.truncate = request->truncate,
+                                .dimensions = request->dimensions,
+                                .max_tokens = request->num_ctx};
         for (const std::string& text : request->texts)
           input.texts.push_back(encode_prompt(*lease, text, request->truncate));
         embed_async(
@@ -174,18 +191,14 @@ http::Response running(const HandlerContext& context) {
   return {.body = ordered_text({{"models", list}})};
 }
 
-http::Response files_of_the_server(const http::Request& request) {
-  throw ApiError(501, str(request.path,
-                          ": is not supported: models are files of the server, add or remove them "
-                          "there"));
+http::Response no_push(const http::Request& request) {
+  throw ApiError(501, str(request.path, ": is not supported: graft uploads no models"));
 }
 
 }  // namespace
 
 void add_routes(Router& router, const HandlerContext& context) {
-  for (const char* path : {"/api/create", "/api/copy", "/api/pull", "/api/push"})
-    router.add_sync("POST", path, files_of_the_server);
-  router.add_sync("DELETE", "/api/delete", files_of_the_server);
+  router.add_sync("POST", "/api/push", no_push);
   router.add("POST", "/api/chat", generate_handler(context, read_chat));
   router.add("POST", "/api/generate", generate_handler(context, read_generate));
   router.add("POST", "/api/embed",

@@ -1,5 +1,9 @@
 #include "graft/server/ollama/models.h"
 
+#include <sstream>
+#include <string>
+
+#include "graft/base/text/str.h"
 #include "graft/base/text/units.h"
 #include "graft/server/time_text.h"
 
@@ -20,10 +24,20 @@ OrderedJson capabilities(const ModelInfo& info) {
   return list;
 }
 
+// As Ollama's command line reads it.
+std::string modelfile(const ModelInfo& info) {
+  std::string text = str("FROM ", info.from.empty() ? info.name : info.from, "\n");
+  if (!info.system.empty()) text += str("SYSTEM ", OrderedJson(info.system).dump(), "\n");
+  std::istringstream lines(info.parameters);
+  for (std::string line; std::getline(lines, line);)
+    text += str("PARAMETER ", line, "\n");
+  return text;
+}
+
 }  // namespace
 
 OrderedJson details_json(const ModelInfo& info) {
-  return {{"parent_model", ""},
+  return {{"parent_model", info.from},
           {"format", info.format},
           {"family", info.architecture},
           {"families", {info.architecture}},
@@ -44,11 +58,11 @@ OrderedJson tag_json(const ModelInfo& info) {
 
 OrderedJson show_json(const ModelInfo& info) {
   const std::string& arch = info.architecture;
-  return {{"license", ""},
-          {"modelfile", "FROM " + info.name + "\n"},
+  return {{"license", info.license},
+          {"modelfile", modelfile(info)},
           {"parameters", info.parameters},
           {"template", info.chat_template},
-          {"system", ""},
+          {"system", info.system},
           {"details", details_json(info)},
           {"model_info",
            {{"general.architecture", arch},

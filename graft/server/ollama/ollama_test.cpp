@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/ollama/chat_request.h"
 #include "graft/server/ollama/embed_request.h"
+#include "graft/server/ollama/library_request.h"
 #include "graft/server/ollama/models.h"
 #include "graft/server/ollama/response.h"
 
@@ -24,7 +26,7 @@ TEST(OllamaRequest, ParsesChatRequests) {
   const Request request = read_chat(parse_body(
       R"({"model":"m","messages":[{"role":"assistant","thinking":"hm","tool_calls":[{"function":{"name":"f","arguments":{}}}]},
           {"role":"tool","content":"1","tool_name":"f"}],"tools":[{"type":"function"}],"think":true,
-          "options":{"temperature":0.1,"num_predict":7,"seed":3,"stop":["x"],"num_ctx":4096,"unknown":1},
+          "options":{"temperature":0.1,"num_predict":7,"seed":3,"stop":["x"],"num_ctx":4096,"num_gpu":9,"main_gpu":0,"num_thread":2,"use_mmap":true},
           "keep_alive":"1h30m"})"));
   EXPECT_TRUE(request.is_stream && request.is_chat && request.parse_tool_calls);
   EXPECT_EQ(request.conversation.thinking, api::Thinking::On);
@@ -45,12 +47,28 @@ TEST(OllamaRequest, WithoutPromptIsEmpty) {
 }
 
 TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
-  for (const char* more :
-       {R"("format":"yaml")", R"("format":[1])", R"("images":["x"])", R"("options":{"mirostat":2})",
-        R"("options":{"tfs_z":0.5})", R"("options":{"num_keep":5})",
-        R"("options":{"repeat_penalty":1.1,"repeat_last_n":64})", R"("template":"x")",
-        R"("keep_alive":"soon")", R"("keep_alive":"5x")", R"("options":{"temperature":"hot"})",
-        R"("options":3)", R"("stream":1)", R"("think":3)"}) {
+  for (const char* more : {R"("format":"yaml")",
+                           R"("format":[1])",
+                           R"("images":["x"])",
+                           R"("options":{"mirostat":2})",
+                           R"("options":{"tfs_z":0.5})",
+                           R"("options":{"num_keep":5})",
+                           R"("options":{"repeat_penalty":1.1,"repeat_last_n":64})",
+                           R"("template":"x")",
+                           R"("keep_alive":"soon")",
+                           R"("keep_alive":"5x")",
+                           R"("options":{"temperature":"hot"})",
+                           R"("options":3)",
+                           R"("options":{"temprature":1})",
+                           R"("options":{"rope_frequency_base":1})",
+                           R"("options":{"penalize_newline":false})",
+                           R"("messages":[])",
+                           R"("tools":[])",
+                           R"("truncate":true)",
+                           R"("shift":true)",
+                           R"("unknown":1)",
+                           R"("stream":1)",
+                           R"("think":3)"}) {
     EXPECT_THROW(
         read_generate(parse_body(std::string(R"({"model":"m","prompt":"a",)") + more + "}")),
         ApiError)
@@ -92,17 +110,24 @@ TEST(OllamaRequest, ParsesEmbeddings) {
   EXPECT_EQ(request.texts, (std::vector<std::string>{"a", "b"}));
   EXPECT_FALSE(request.truncate);
   EXPECT_EQ(request.dimensions, 4);
+  EXPECT_FALSE(request.num_ctx);
+  EXPECT_EQ(
+      read_embed(parse_body(R"({"model":"m","input":"a","options":{"num_ctx":9}})"), false).num_ctx,
+      9);
   EXPECT_EQ(request.keep_alive_seconds, 60);
   const EmbedRequest legacy = read_embed(parse_body(R"({"model":"m","prompt":"a"})"), true);
   EXPECT_EQ(legacy.texts, std::vector<std::string>{"a"});
   EXPECT_TRUE(legacy.truncate);
-  for (const char* body : {R"({"model":"m"})", R"({"input":"a"})", R"({"model":"m","input":[]})",
-                           R"({"model":"m","input":[1]})", R"({"model":"m","prompt":"a"})",
-                           R"({"model":"m","input":"a","dimensions":0})"})
+  for (const char* body :
+       {R"({"model":"m"})", R"({"input":"a"})", R"({"model":"m","input":[]})",
+        R"({"model":"m","input":[1]})", R"({"model":"m","prompt":"a"})",
+        R"({"model":"m","input":"a","dimensions":0})", R"({"model":"m","input":"a","prompt":"a"})",
+        R"({"model":"m","input":"a","options":{"frobnicate":1}})"})
     EXPECT_THROW(read_embed(parse_body(body), false), ApiError) << body;
   EXPECT_EQ(read_show(parse_body(R"({"name":"m"})")), "m");
   EXPECT_EQ(read_show(parse_body(R"({"name":"m","model":"n"})")), "n");
   EXPECT_THROW(read_show(parse_body("{}")), ApiError);
+  EXPECT_THROW(read_show(parse_body(R"({"name":"m","verbose":true})")), ApiError);
 }
 
 TEST(OllamaRequest, ParsesDurations) {
@@ -126,6 +151,33 @@ TEST(OllamaRequest, UnsetOptionsUseTheModelsThenOllamasDefaults) {
   config.temperature = 0.6;
   EXPECT_DOUBLE_EQ(options.for_model(config).temperature, 0.6);
   EXPECT_EQ(options.for_model(config).top_k, 40);
+}
+
+TEST(OllamaRequest, TellsGoTemplatesFromJinja) {
+  for (const char* go : {"{{ .Prompt }}", "{{- range .Messages }}", "a {{ if .System }}b{{ end }}",
+                         "{{ $last := 1 }}"})
+    EXPECT_TRUE(is_go_template(go)) << go;
+  for (const char* jinja : {"{{ messages[0].content }}", "{% if tools %}{% endif %}", "plain",
+                            "{{- '<s>' }}", "{{ endoftext }}"})
+    EXPECT_FALSE(is_go_template(jinja)) << jinja;
+}
+
+TEST(OllamaRequest, ParsesNewModels) {
+  const NewModelRequest request = read_create(parse_body(
+      R"({"model":"m","from":"b","system":"","parameters":{"stop":["x"],"num_ctx":64},
+          "license":["a","b"],"stream":false,"template":"chatml"})"));
+  EXPECT_EQ(request.create.model, "m");
+  EXPECT_EQ(request.create.system, "");
+  EXPECT_EQ(request.create.license, "a\nb");
+  EXPECT_NE(request.create.chat_template->find("im_start"), std::string::npos);
+  EXPECT_EQ(request.create.parameters.size(), 2U);
+  EXPECT_FALSE(request.is_stream);
+  for (const char* more :
+       {R"("files":{"a.gguf":"sha256:1"})", R"("quantize":"q4_K_M")",
+        R"("parameters":{"num_gpu":1})", R"("parameters":[])", R"("other":1)", R"("from":"")",
+        R"("parameters":{"repeat_last_n":64,"repeat_penalty":2})"})
+    EXPECT_THROW(read_create(parse_body(str(R"({"model":"m","from":"b",)", more, "}"))), ApiError)
+        << more;
 }
 
 api::Update update(const std::string& text, bool is_last) {
@@ -168,7 +220,9 @@ TEST(OllamaResponseWriter, CollectsThePiecesOfCalls) {
   EXPECT_EQ(first["message"]["tool_calls"].size(), 1U);
   EXPECT_EQ(first["message"]["tool_calls"][0]["function"]["arguments"]["x"], 1);
   const Json last = Json::parse(writer.append(0, update("", true)));
-  EXPECT_EQ(last["message"]["content"], R"({"name":"g","arguments":{"y)");
+  EXPECT_EQ(last["message"]["content"],
+            "\n"
+            R"({"name":"g","arguments":{"y)");
   EXPECT_FALSE(last["message"].contains("tool_calls"));
 }
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "graft/api/model_sampling.h"
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
@@ -54,6 +55,39 @@ std::optional<double> parse_duration(const std::string& text) {
   return is_negative ? -total : total;
 }
 
+// Every option has an effect, is refused, or says how to run the model without a change of its
+// output. Those of mirostat have none while it is off.
+void check_names(const Fields& fields) {
+  fields.reject_unknown({"temperature",
+                         "top_k",
+                         "top_p",
+                         "min_p",
+                         "typical_p",
+                         "repeat_penalty",
+                         "repeat_last_n",
+                         "presence_penalty",
+                         "frequency_penalty",
+                         "seed",
+                         "stop",
+                         "num_predict",
+                         "num_ctx",
+                         "num_keep",
+                         "tfs_z",
+                         "mirostat",
+                         "mirostat_tau",
+                         "mirostat_eta",
+                         "num_gpu",
+                         "main_gpu",
+                         "num_thread",
+                         "num_batch",
+                         "use_mmap",
+                         "use_mlock",
+                         "numa",
+                         "low_vram",
+                         "f16_kv",
+                         "penalize_newline"});
+}
+
 // Rejected unless the value asks for nothing.
 void reject_samplers(const Fields& fields) {
   if (fields.integer("mirostat").value_or(0) != 0) fields.fail_at("mirostat", "is not supported");
@@ -61,6 +95,8 @@ void reject_samplers(const Fields& fields) {
     fields.fail_at("tfs_z", "is not supported");
   if (fields.integer("num_keep").value_or(0) > 0)
     fields.fail_at("num_keep", "is not supported: the start of a prompt is never dropped");
+  if (!fields.boolean("penalize_newline").value_or(true))
+    fields.fail_at("penalize_newline", "is not supported: penalties count every token");
 }
 
 // 0: no penalty, -1: over the whole text.
@@ -78,9 +114,12 @@ void read_repeat_window(const Fields& fields, api::SamplingParams& params) {
 
 api::SamplingParams Options::for_model(const models::ModelConfig& config) const {
   api::SamplingParams out = params;
-  if (default_temperature) out.temperature = config.temperature.value_or(kTemperature);
-  if (default_top_p) out.top_p = config.top_p.value_or(kTopP);
-  if (default_top_k) out.top_k = config.top_k.value_or(kTopK);
+  if (default_temperature) out.temperature = kTemperature;
+  if (default_top_p) out.top_p = kTopP;
+  if (default_top_k) out.top_k = kTopK;
+  api::use_model_sampling(
+      config, {.temperature = default_temperature, .top_p = default_top_p, .top_k = default_top_k},
+      out);
   return out;
 }
 
@@ -104,6 +143,7 @@ Options read_options(const Fields& request) {
     if (const auto max_tokens = fields->integer("num_predict"); max_tokens && *max_tokens > 0)
       params.max_tokens = *max_tokens;
     options.num_ctx = fields->integer("num_ctx", 1);
+    check_names(*fields);
     reject_samplers(*fields);
     read_repeat_window(*fields, params);
   }
@@ -155,6 +195,13 @@ void reject_unsupported(const Fields& fields) {
   if (images != nullptr && !images->empty()) fields.fail_at("images", "are not supported");
   if (!fields.string("template").value_or("").empty())
     fields.fail_at("template", "is not allowed per request, see graft serve --chat-template");
+  for (const char* name : {"truncate", "shift"}) {
+    if (fields.boolean(name).value_or(false)) {
+      fields.fail_at(name,
+                     "is not supported: a prompt that exceeds the context is an error, and output "
+                     "ends where the context is full");
+    }
+  }
 }
 
 }  // namespace graft::server::ollama

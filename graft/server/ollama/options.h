@@ -22,8 +22,8 @@ struct Options {
   api::SamplingParams for_model(const models::ModelConfig& config) const;
 };
 
-// Throws ApiError. Options that would change the output and are not supported are rejected; those
-// that only place a model (num_gpu, num_thread …) are ignored.
+// Throws ApiError. Options that would change the output and are not supported are rejected, as are
+// unknown ones; those that only place a model (num_gpu, num_thread …) have no effect.
 Options read_options(const Fields& request);
 
 // Ends the output where prompt and output have num_ctx tokens. Throws ApiError when the prompt

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
 #include "graft/server/openai/wire.h"
@@ -14,14 +13,6 @@ namespace {
 
 std::int64_t nanoseconds(double seconds) {
   return static_cast<std::int64_t>(std::llround(seconds * 1e9));
-}
-
-bool is_object(const std::string& text) {
-  try {
-    return parse_ordered_json(text, "call").is_object();
-  } catch (const Error&) {
-    return false;
-  }
 }
 
 // Unlike OpenAI, Ollama sends the arguments as an object, not as a string.
@@ -40,7 +31,7 @@ OrderedJson calls_json(const std::vector<ToolCall>& calls) {
 }  // namespace
 
 OllamaResponseWriter::OllamaResponseWriter(ResponseOptions options)
-    : options_(std::move(options)), parser_(options_.format) {}
+    : options_(std::move(options)), parser_(options_.format, true) {}
 
 OrderedJson OllamaResponseWriter::line(const OutputDelta& delta, bool is_done) const {
   OrderedJson json = {{"model", options_.model}, {"created_at", rfc3339(options_.clock())}};
@@ -68,29 +59,12 @@ OrderedJson OllamaResponseWriter::logprobs_of(const api::Update& update) const {
   return list;
 }
 
-// Ollama has only whole calls: the last one is complete at the end of the output. Arguments that
-// are not an object stay text.
-void OllamaResponseWriter::collect_calls(OutputDelta& delta, bool at_end) {
-  join_calls(pending_, std::exchange(delta.calls, {}));
-  while (pending_.size() > (at_end ? 0 : 1)) {
-    ToolCall call = std::move(pending_.front());
-    pending_.erase(pending_.begin());
-    if (is_object(call.arguments)) {
-      delta.calls.push_back(std::move(call));
-    } else {
-      delta.content +=
-          str(R"({"name":)", ordered_text(call.name), R"(,"arguments":)", call.arguments);
-    }
-  }
-}
-
 std::string OllamaResponseWriter::append(std::size_t /*prompt*/, const api::Update& update) {
   OutputDelta delta = parser_.feed(update.text);
   if (update.finish) {
     delta.append(parser_.finish());
     done_reason_ = to_string(update.finish->reason);
   }
-  collect_calls(delta, update.finish.has_value());
   if (!options_.is_chat)
     options_.context.insert(options_.context.end(), update.tokens.begin(), update.tokens.end());
   OrderedJson logprobs = options_.wants_logprobs ? logprobs_of(update) : OrderedJson::array();
@@ -124,10 +98,8 @@ std::string OllamaResponseWriter::finish(const Usage& usage) {
 std::size_t OllamaResponseWriter::num_bytes() const {
   std::size_t num_bytes = all_.content.size() + all_.reasoning.size() + logprobs_.size() +
                           options_.context.size() * sizeof(api::TokenId);
-  for (const auto* calls : {&all_.calls, &pending_}) {
-    for (const ToolCall& call : *calls)
-      num_bytes += call.arguments.size();
-  }
+  for (const ToolCall& call : all_.calls)
+    num_bytes += call.arguments.size();
   return num_bytes;
 }
 

@@ -33,15 +33,13 @@ class OllamaResponseWriter final : public ResponseWriter {
   std::size_t num_bytes() const override;
 
  private:
-  void collect_calls(OutputDelta& delta, bool at_end);
   OrderedJson line(const OutputDelta& delta, bool is_done) const;
   OrderedJson logprobs_of(const api::Update& update) const;
 
   ResponseOptions options_;
-  OutputParser parser_;
-  std::vector<ToolCall> pending_;  // calls that may not be complete
-  OutputDelta all_;                // the accumulated output; unused when streaming
-  std::string logprobs_;           // text of the list's items; unused when streaming
+  OutputParser parser_;   // whole calls: Ollama has no pieces of them, also in streams
+  OutputDelta all_;       // the accumulated output; unused when streaming
+  std::string logprobs_;  // text of the list's items; unused when streaming
   std::string done_reason_;
 };
 

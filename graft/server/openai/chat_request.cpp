@@ -5,11 +5,50 @@
 #include "graft/base/error.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/tool_calls.h"
+#include "graft/server/openai/known_fields.h"
 
 namespace graft::server::openai {
 namespace {
 
-void reject_other_media(const Fields& fields) {
+void check_names(const Fields& fields) {
+  check_known(fields, {"model",
+                       "messages",
+                       "max_completion_tokens",
+                       "max_tokens",
+                       "stream",
+                       "stream_options",
+                       "logprobs",
+                       "top_logprobs",
+                       "prompt_logprobs",
+                       "tools",
+                       "tool_choice",
+                       "parallel_tool_calls",
+                       "reasoning",
+                       "reasoning_effort",
+                       "reasoning_format",
+                       "include_reasoning",
+                       "separate_reasoning",
+                       "thinking",
+                       "enable_thinking",
+                       "verbosity",
+                       "chat_template",
+                       "chat_template_kwargs",
+                       "documents",
+                       "parse_special",
+                       "add_special_tokens",
+                       "add_generation_prompt",
+                       "continue_final_message",
+                       "priority",
+                       "cache_salt",
+                       "store",
+                       "audio",
+                       "modalities",
+                       "web_search_options",
+                       "functions",
+                       "function_call"});
+}
+
+void reject_features(const Fields& fields) {
   fields.reject("audio", "audio is not supported");
   for (const std::string& modality : fields.strings("modalities")) {
     if (modality != "text") fields.fail_at("modalities", str("'", modality, "' is not supported"));
@@ -17,6 +56,20 @@ void reject_other_media(const Fields& fields) {
   fields.reject("web_search_options", "web search is not supported");
   fields.reject("functions", "is deprecated, use tools");
   fields.reject("function_call", "is deprecated, use tool_choice");
+  for (const char* name : {"include_reasoning", "separate_reasoning"}) {
+    if (!fields.boolean(name).value_or(true))
+      fields.fail_at(name, "is always true: leave the reasoning out where you read it");
+  }
+  const std::string format = fields.string("reasoning_format").value_or("auto");
+  if (format != "auto" && format != "deepseek") {
+    fields.fail_at("reasoning_format",
+                   str("'", format, "' is not supported, only 'auto' and 'deepseek'"));
+  }
+  if (fields.boolean("store").value_or(false))
+    fields.fail_at("store", "is not supported: /v1/responses stores responses");
+  if (fields.boolean("add_special_tokens").value_or(false))
+    fields.fail_at("add_special_tokens", "is always false: the chat template writes them");
+  fields.reject("documents", "is not supported: put them into a message");
   fields.reject("chat_template", "is not allowed per request, see graft serve --chat-template");
 }
 
@@ -68,8 +121,10 @@ void read_tools(const Fields& fields, ChatRequest& request) {
 
 void read_thinking(const Fields& fields, ChatRequest& request) {
   std::string effort = fields.string("reasoning_effort").value_or("");
-  if (const auto reasoning = fields.object("reasoning"); reasoning && effort.empty())
-    effort = reasoning->string("effort").value_or("");
+  if (const auto reasoning = fields.object("reasoning")) {
+    reasoning->reject_unknown({"effort"});
+    if (effort.empty()) effort = reasoning->string("effort").value_or("");
+  }
   // Copied as a whole: inserting into an ordered JSON object is linear in its size.
   const auto variables = fields.object("chat_template_kwargs");
   if (variables) request.conversation.extra = variables->json();
@@ -78,6 +133,13 @@ void read_thinking(const Fields& fields, ChatRequest& request) {
   for (const char* name : {"enable_thinking", "thinking"}) {
     const auto flag = variables ? variables->boolean(name) : std::nullopt;
     if (flag) request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
+  }
+  if (const auto thinking = fields.object("thinking")) {  // DeepSeek, GLM, Kimi
+    thinking->reject_unknown({"type"});
+    const std::string type = thinking->required_string("type");
+    if (type != "enabled" && type != "disabled")
+      thinking->fail_at("type", str("'", type, "' is not 'enabled' or 'disabled'"));
+    request.conversation.thinking = type == "enabled" ? api::Thinking::On : api::Thinking::Off;
   }
   if (const auto flag = fields.boolean("enable_thinking"))
     request.conversation.thinking = *flag ? api::Thinking::On : api::Thinking::Off;
@@ -132,14 +194,19 @@ void set_verbosity(const Fields& fields, api::Conversation& conversation) {
 
 bool read_include_usage(const Fields& fields, bool is_stream) {
   const auto options = fields.object("stream_options");
+  if (options) {
+    options->reject_unknown({"include_usage", "include_obfuscation", "continuous_usage_stats"});
+    if (options->boolean("continuous_usage_stats").value_or(false))
+      options->fail_at("continuous_usage_stats", "is not supported");
+  }
   if (options && !is_stream) fields.fail_at("stream_options", "requires stream: true");
   return options && options->boolean("include_usage").value_or(false);
 }
 
 ChatRequest read_chat_request(const OrderedJson& body) {
   const Fields fields(body);
-  reject_unsupported(fields);
-  reject_other_media(fields);
+  check_names(fields);
+  reject_features(fields);
   ChatRequest request;
   request.model = fields.string("model").value_or("");
   request.conversation.messages = read_messages(fields);

@@ -30,7 +30,7 @@ OrderedJson piece_json(const ToolCall& piece) {
 ChatResponseWriter::ChatResponseWriter(Identity identity, const ChatResponseOptions& options)
     : identity_(std::move(identity)), options_(options) {
   for (std::int64_t i = 0; i < options.num_choices; ++i)
-    choices_.push_back({.parser = OutputParser(options.format)});
+    choices_.push_back({.parser = OutputParser(options.format, !options.is_stream)});
 }
 
 OrderedJson ChatResponseWriter::head(const char* object) const {

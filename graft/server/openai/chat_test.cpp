@@ -26,10 +26,10 @@ TEST(ChatRequest, AcceptsEveryDocumentedField) {
     "max_tokens":5,"metadata":{"a":"b"},"modalities":["text"],"n":2,"parallel_tool_calls":true,
     "prediction":{"type":"content","content":"x"},"presence_penalty":-0.5,"prompt_cache_key":"k",
     "reasoning_effort":null,"response_format":{"type":"text"},"safety_identifier":"s","seed":-3,
-    "service_tier":"auto","stop":["a","b"],"store":true,"stream":true,
+    "service_tier":"auto","stop":["a","b"],"store":false,"stream":true,
     "stream_options":{"include_usage":true,"include_obfuscation":false},"temperature":0.5,
     "tool_choice":"auto","tools":[],"top_p":0.9,"user":"u","verbosity":"medium",
-    "web_search_options":null,"unknown_field":{"x":1},
+    "web_search_options":null,"unknown_field":null,
     "top_k":40,"min_p":0.1,"repetition_penalty":1.1,"ignore_eos":true,"min_tokens":1,
     "priority":4,"mirostat":0,"use_beam_search":false,"json_schema":{},"grammar":"",
     "guided_choice":[])");
@@ -81,6 +81,16 @@ const Rejected kRejected[] = {
     {R"(,"verbosity":"loud")", "verbosity"},
     {R"(,"use_beam_search":true)", "use_beam_search"},
     {R"(,"mirostat":2)", "mirostat"},
+    {R"(,"store":true)", "store"},
+    {R"(,"unknown_field":false)", "unknown_field"},
+    {R"(,"max_output_tokens":5)", "max_output_tokens"},
+    {R"(,"reasoning":{"max_tokens":5})", "reasoning.max_tokens"},
+    {R"(,"reasoning_format":"none")", "reasoning_format"},
+    {R"(,"separate_reasoning":false)", "separate_reasoning"},
+    {R"(,"thinking":{"type":"sometimes"})", "thinking.type"},
+    {R"(,"thinking":{"budget_tokens":5})", "thinking.budget_tokens"},
+    {R"(,"stream":true,"stream_options":{"continuous_usage_stats":true})",
+     "stream_options.continuous_usage_stats"},
     {R"(,"continue_final_message":true,"add_generation_prompt":true)", "continue_final_message"},
     {R"(,"top_logprobs":3)", "top_logprobs"},
     {R"(,"logprobs":true,"top_logprobs":21)", "top_logprobs"},
@@ -311,6 +321,18 @@ TEST(ChatResponseWriter, WritesOneObject) {
   EXPECT_EQ(second["finish_reason"], "tool_calls");
   EXPECT_EQ(json["usage"]["total_tokens"], 8);
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
+}
+
+TEST(ChatResponseWriter, MalformedCallsAreText) {
+  ChatResponseWriter writer(kIdentity, {.format = {.parse_tool_calls = true}, .num_choices = 1});
+  writer.append(0, last(R"(Hm. <tool_call>{"name":"f","arguments":{"x":]}}</tool_call>)",
+                        api::FinishReason::Stop));
+  const Json json = Json::parse(writer.finish({}));
+  EXPECT_EQ(json["choices"][0]["message"]["content"],
+            "Hm.\n"
+            R"({"name":"f","arguments":{"x":]}})");
+  EXPECT_FALSE(json["choices"][0]["message"].contains("tool_calls"));
+  EXPECT_EQ(json["choices"][0]["finish_reason"], "stop");
 }
 
 TEST(ChatResponseWriter, WritesEvents) {

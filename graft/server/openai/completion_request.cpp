@@ -7,6 +7,7 @@
 
 #include "graft/base/error.h"
 #include "graft/server/openai/chat_request.h"
+#include "graft/server/openai/known_fields.h"
 
 namespace graft::server::openai {
 namespace {
@@ -104,11 +105,14 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
 
 CompletionRequest read_completion_request(const OrderedJson& body) {
   const Fields fields(body);
-  reject_unsupported(fields);
+  check_known(fields, {"model", "prompt", "suffix", "add_special_tokens", "best_of", "stream",
+                       "stream_options", "echo", "priority", "cache_salt", "max_tokens", "logprobs",
+                       "prompt_logprobs"});
   CompletionRequest request;
   request.model = fields.string("model").value_or("");
   request.prompts = read_mixed_prompts(fields, "prompt");
   request.suffix = fields.string("suffix").value_or("");
+  request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);
   request.sampling = read_sampling(fields);
   api::SamplingParams& params = request.sampling.params;
   if (fields.integer("best_of", 1, 128).value_or(params.n) != params.n)

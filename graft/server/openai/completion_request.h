@@ -19,7 +19,8 @@ using PromptParts = std::vector<api::Prompt>;
 struct CompletionRequest {
   std::string model = {};  // empty: the server's first model
   std::vector<PromptParts> prompts = {};
-  std::string suffix = {};  // complete the text between prompt and suffix; empty: none
+  bool add_special_tokens = true;  // those that begin a prompt, such as BOS
+  std::string suffix = {};         // complete the text between prompt and suffix; empty: none
   Sampling sampling = {};
   bool is_stream = false;
   bool include_usage = false;

@@ -85,11 +85,12 @@ TEST(TokenizeRequest, ReadsTextsMessagesAndTokens) {
   EXPECT_EQ(text.text, "a");
   EXPECT_FALSE(text.add_special || text.conversation);
   EXPECT_EQ(read_tokenize_request(parse_body(R"({"content":"b"})")).text, "b");
-  const TokenizeRequest chat = read_tokenize_request(
-      parse_body(R"({"messages":[{"role":"user","content":"Hi"}],"prompt":"a"})"));
+  const TokenizeRequest chat =
+      read_tokenize_request(parse_body(R"({"messages":[{"role":"user","content":"Hi"}]})"));
   ASSERT_TRUE(chat.conversation);
   EXPECT_EQ(chat.conversation->messages.size(), 1U);
-  for (const char* body : {"{}", R"({"prompt":1})"})
+  for (const char* body : {"{}", R"({"prompt":1})", R"({"prompt":"a","with_pieces":true})",
+                           R"({"messages":[{"role":"user","content":"Hi"}],"prompt":"a"})"})
     EXPECT_THROW(read_tokenize_request(parse_body(body)), ApiError) << body;
   EXPECT_EQ(read_detokenize_request(parse_body(R"({"tokens":[1,2]})")),
             (std::vector<api::TokenId>{1, 2}));

@@ -8,6 +8,7 @@ namespace graft::server::openai {
 
 EmbeddingRequest read_embedding_request(const OrderedJson& body) {
   const Fields fields(body);
+  fields.reject_unknown({"model", "input", "encoding_format", "dimensions", "user"});
   EmbeddingRequest request;
   request.model = fields.string("model").value_or("");
   request.input = read_prompts(fields, "input");

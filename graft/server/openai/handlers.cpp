@@ -68,9 +68,12 @@ void chat(const HandlerContext& context,
 }
 
 // Only a text at the start gets the tokens that begin a prompt.
-std::vector<api::TokenId> encode_parts(LoadedModel& model, const PromptParts& parts) {
-  std::vector<api::TokenId> tokens = encode_prompt(model, parts.front());
-  for (std::size_t i = 1; i < parts.size(); ++i) {
+std::vector<api::TokenId> encode_parts(LoadedModel& model,
+                                       const PromptParts& parts,
+                                       bool add_special) {
+  std::vector<api::TokenId> tokens;
+  if (add_special) tokens = encode_prompt(model, parts.front());
+  for (std::size_t i = add_special ? 1 : 0; i < parts.size(); ++i) {
     const auto* text = std::get_if<std::string>(&parts[i]);
     if (text != nullptr) check_fits(model, *text);
     const std::vector<api::TokenId> more =
@@ -84,8 +87,9 @@ std::vector<api::TokenId> encode_parts(LoadedModel& model, const PromptParts& pa
 // With a suffix, the text between both; the prompt is then one text.
 std::vector<api::TokenId> completion_prompt(LoadedModel& model,
                                             const PromptParts& parts,
-                                            const std::string& suffix) {
-  if (suffix.empty()) return encode_parts(model, parts);
+                                            const CompletionRequest& request) {
+  const std::string& suffix = request.suffix;
+  if (suffix.empty()) return encode_parts(model, parts, request.add_special_tokens);
   const auto& text = std::get<std::string>(parts.front());
   check_fits(model, text + suffix);
   return fill_prompt(model.tokenizer(), {.prefix = text, .suffix = suffix});
@@ -121,7 +125,7 @@ void complete(const HandlerContext& context,
   check_request({.num_prompts = request.prompts.size(), .is_stream = request.is_stream},
                 input.params, model.llm().config().max_model_len, context.limits);
   for (const PromptParts& parts : request.prompts) {
-    input.prompts.push_back(completion_prompt(model, parts, request.suffix));
+    input.prompts.push_back(completion_prompt(model, parts, request));
     if (!request.echo) continue;
     const auto* text = std::get_if<std::string>(&parts.front());
     options.echoes.push_back(text != nullptr && parts.size() == 1

@@ -31,6 +31,7 @@ std::vector<std::string> read_texts(const Fields& fields, const char* name) {
 
 RerankRequest read_rerank_request(const OrderedJson& body) {
   const Fields fields(body);
+  fields.reject_unknown({"model", "query", "documents", "top_n", "return_documents", "user"});
   RerankRequest request;
   request.model = fields.string("model").value_or("");
   request.query = fields.required_string("query");
@@ -45,6 +46,7 @@ RerankRequest read_rerank_request(const OrderedJson& body) {
 
 ScoreRequest read_score_request(const OrderedJson& body) {
   const Fields fields(body);
+  fields.reject_unknown({"model", "text_1", "text_2", "queries", "documents", "user"});
   ScoreRequest request;
   request.model = fields.string("model").value_or("");
   request.texts = read_texts(fields, fields.has("queries") ? "queries" : "text_1");

@@ -4,8 +4,10 @@
 #include <charconv>
 #include <utility>
 
+#include "graft/api/model_sampling.h"
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
+#include "graft/formats/created_model.h"
 #include "graft/server/api_error.h"
 #include "graft/server/generation/structured_output.h"
 
@@ -16,32 +18,6 @@ constexpr std::int64_t kMaxSamples = 128;
 // Every word is compared with the output after every token.
 constexpr std::size_t kMaxBadWords = 1024;
 constexpr std::size_t kMaxBadWordBytes = 1024;
-
-struct Unsupported {
-  const char* name;
-  const char* why;
-};
-
-// Fields that are rejected: adapters and further samplers are not supported.
-constexpr Unsupported kUnsupported[] = {
-    {"ebnf", "is not supported: use grammar, in GBNF"},
-    {"grammar_lazy", "is not supported"},
-    {"guided_decoding_backend", "is not supported: there is one"},
-    {"guided_whitespace_pattern", "is not supported"},
-    {"truncate_prompt_tokens", "is not supported: shorten the prompt"},
-    {"mirostat", "is not supported"},
-    {"dry_multiplier", "is not supported"},
-    {"xtc_probability", "is not supported"},
-    {"lora", "is not supported"},
-};
-
-// Clients send 0, false or nothing in an object, a list or a text to disable a feature.
-bool is_off(const OrderedJson& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>().empty();
-  if (value.is_structured()) return value.empty();
-  return (value.is_number() && value.get<double>() == 0) ||
-         (value.is_boolean() && !value.get<bool>());
-}
 
 std::vector<std::pair<api::TokenId, float>> read_logit_bias(const Fields& fields) {
   std::vector<std::pair<api::TokenId, float>> out;
@@ -78,18 +54,40 @@ bool set(T& target, const std::optional<U>& value) {
   return value.has_value();
 }
 
+// The parameters of a created model beside those of its configuration, where the request has none.
+void set_created_defaults(const formats::CreatedModel& created,
+                          const Sampling& sampling,
+                          api::SamplingParams& out) {
+  const Fields fields(created.parameters);
+  if (sampling.default_min_p) set(out.min_p, fields.number("min_p", 0, 1));
+  const bool has_window = fields.integer("repeat_last_n").value_or(-1) != 0;
+  if (sampling.default_repetition_penalty && has_window)
+    set(out.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
+  if (sampling.default_presence_penalty)
+    set(out.presence_penalty, fields.number("presence_penalty", -2, 2));
+  if (sampling.default_frequency_penalty)
+    set(out.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  const auto seed = fields.integer("seed");
+  if (!out.seed && seed && *seed >= 0) out.seed = static_cast<std::uint64_t>(*seed);
+  const auto max_tokens = fields.integer("num_predict");
+  if (!out.max_tokens && max_tokens && *max_tokens > 0) out.max_tokens = *max_tokens;
+  if (out.stop.empty()) out.stop = fields.strings("stop", kMaxStops);
+}
+
 }  // namespace
 
 api::SamplingParams Sampling::for_model(const models::ModelConfig& config) const {
   api::SamplingParams out = params;
-  if (default_temperature && config.temperature) out.temperature = *config.temperature;
-  if (default_top_p && config.top_p) out.top_p = *config.top_p;
-  if (default_top_k && config.top_k) out.top_k = *config.top_k;
+  api::use_model_sampling(
+      config, {.temperature = default_temperature, .top_p = default_top_p, .top_k = default_top_k},
+      out);
   return out;
 }
 
 api::SamplingParams Sampling::for_model(LoadedModel& model) const {
   api::SamplingParams out = for_model(model.llm().source().config());
+  if (const formats::CreatedModel* created = model.llm().source().created())
+    set_created_defaults(*created, *this, out);
   for (const std::string& word : bad_words) {
     for (std::vector<api::TokenId>& tokens : bad_word_tokens(model.tokenizer(), word))
       out.bad_words.push_back(std::move(tokens));
@@ -121,13 +119,16 @@ Sampling read_sampling(const Fields& fields) {
   sampling.default_temperature = !set(params.temperature, fields.number("temperature", 0, 2));
   sampling.default_top_p = !set(params.top_p, fields.number("top_p", 0, 1));
   sampling.default_top_k = !set(params.top_k, fields.integer("top_k", -1));
-  set(params.min_p, fields.number("min_p", 0, 1));
+  sampling.default_min_p = !set(params.min_p, fields.number("min_p", 0, 1));
   set(params.typical_p, fields.number("typical_p", 0, 1));
-  set(params.presence_penalty, fields.number("presence_penalty", -2, 2));
-  set(params.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  sampling.default_presence_penalty =
+      !set(params.presence_penalty, fields.number("presence_penalty", -2, 2));
+  sampling.default_frequency_penalty =
+      !set(params.frequency_penalty, fields.number("frequency_penalty", -2, 2));
   // vLLM's name, then llama.cpp's.
-  if (!set(params.repetition_penalty, fields.number("repetition_penalty", 0.01, 100)))
-    set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
+  sampling.default_repetition_penalty =
+      !set(params.repetition_penalty, fields.number("repetition_penalty", 0.01, 100)) &&
+      !set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
   set(params.n, fields.integer("n", 1, kMaxSamples));
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
   params.stop = fields.strings("stop", kMaxStops);
@@ -155,17 +156,6 @@ void Sampling::set_response_format(const OrderedJson& format, const std::string&
   }
   params.structured_output = std::move(output);
   structured_field = field;
-}
-
-void reject_unsupported(const Fields& fields) {
-  for (const Unsupported& row : kUnsupported) {
-    const OrderedJson* value = fields.find(row.name);
-    if (value != nullptr && !is_off(*value)) fields.fail_at(row.name, row.why);
-  }
-  if (fields.boolean("use_beam_search").value_or(false))
-    fields.fail_at("use_beam_search", "is not supported");
-  if (fields.number("length_penalty", -100, 100).value_or(1) != 1)
-    fields.fail_at("length_penalty", "applies to beam search, which is not supported");
 }
 
 }  // namespace graft::server::openai

@@ -25,6 +25,10 @@ struct Sampling {
   bool default_temperature = true;
   bool default_top_p = true;
   bool default_top_k = true;
+  bool default_min_p = true;
+  bool default_repetition_penalty = true;
+  bool default_presence_penalty = true;
+  bool default_frequency_penalty = true;
   std::string structured_field = {};  // of params.structured_output, for messages
   std::vector<std::string> bad_words = {};
 
@@ -49,8 +53,5 @@ std::vector<std::vector<api::TokenId>> bad_word_tokens(const tokenizer::Tokenize
 // vLLM's prompt_logprobs; unset: not requested. Throws ApiError, also for a stream, which cannot
 // have them.
 std::optional<std::int64_t> read_prompt_logprobs(const Fields& fields, bool is_stream);
-
-// Throws ApiError for unsupported fields that would change the output.
-void reject_unsupported(const Fields& fields);
 
 }  // namespace graft::server::openai

@@ -341,11 +341,10 @@ OrderedJson tools_of_calls(const std::vector<std::string>& calls) {
 }
 
 TEST(CallGrammar, AcceptsPublishedOutputs) {
-  const std::map<std::string, std::string> templates = {{"Qwen3-Coder", "<function="},
-                                                        {"DeepSeek-V3", "```json"},
-                                                        {"GLM-4.5", "<arg_key>"},
-                                                        {"GLM-5", "</arg_key><arg_value>"},
-                                                        {"Mistral-Small-3.2", "[ARGS]"}};
+  const std::map<std::string, std::string> templates = {
+      {"Qwen3-Coder", "<function="},      {"DeepSeek-V3", "```json"},
+      {"DeepSeek-V4", "tool_calls>"},     {"GLM-4.5", "<arg_key>"},
+      {"GLM-5", "</arg_key><arg_value>"}, {"Mistral-Small-3.2", "[ARGS]"}};
   // Spellings that a parser takes and a grammar need not write.
   const std::vector<std::string> others = {"Hermes-2-Pro",      "Llama-3.1, built-in tool",
                                            "Llama-3.2",         "Llama-4",

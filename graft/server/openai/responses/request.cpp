@@ -9,12 +9,40 @@
 #include "graft/base/text/str.h"
 #include "graft/server/fields.h"
 #include "graft/server/openai/chat_request.h"
+#include "graft/server/openai/known_fields.h"
 #include "graft/server/openai/responses/items.h"
 
 namespace graft::server::openai::responses {
 namespace {
 
 void reject_features(const Fields& fields) {
+  // max_tool_calls counts calls of hosted tools, which the model never chooses.
+  check_known(fields, {"model",
+                       "input",
+                       "instructions",
+                       "previous_response_id",
+                       "max_output_tokens",
+                       "stream",
+                       "stream_options",
+                       "store",
+                       "tools",
+                       "tool_choice",
+                       "parallel_tool_calls",
+                       "max_tool_calls",
+                       "reasoning",
+                       "text",
+                       "include",
+                       "truncation",
+                       "top_logprobs",
+                       "priority",
+                       "cache_salt",
+                       "background",
+                       "conversation",
+                       "prompt",
+                       "context_management",
+                       "moderation",
+                       "client_metadata",
+                       "prompt_logprobs"});
   fields.reject("conversation", "conversations are not supported; use previous_response_id");
   fields.reject("prompt", "stored prompts are not supported; use instructions and input");
   fields.reject("moderation", "is not supported");
@@ -110,7 +138,6 @@ OrderedJson echo_of(const Fields& fields, const ResponsesRequest& request) {
 
 ResponsesRequest read_responses_request(const OrderedJson& body) {
   const Fields fields(body);
-  reject_unsupported(fields);
   reject_features(fields);
   ResponsesRequest request;
   request.model = fields.string("model").value_or("");

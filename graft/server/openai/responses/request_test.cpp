@@ -37,7 +37,7 @@ TEST(ResponsesRequest, AcceptsWhatClientsSend) {
     "top_p":0.9,"truncation":"auto","metadata":{"a":"b"},"service_tier":"auto","user":"u",
     "safety_identifier":"s","background":false,"conversation":null,"prompt":null,
     "context_management":[],"max_tool_calls":3,"stream_options":{"include_obfuscation":false},
-    "previous_response_id":null,"unknown_field":1)");
+    "previous_response_id":null,"client_metadata":{"a":1},"unknown_field":null)");
   EXPECT_TRUE(request.is_stream && request.parse_tool_calls && request.single_call);
   EXPECT_TRUE(request.wants_summary && request.wants_encrypted && request.truncates);
   EXPECT_FALSE(request.is_stored || request.wants_logprobs);
@@ -107,6 +107,8 @@ const RejectedResponse kRejectedResponses[] = {
     {R"(,"prompt":{"id":"p"})", "prompt"},
     {R"(,"context_management":[{"type":"compaction"}])", "context_management"},
     {R"(,"n":2)", "n"},
+    {R"(,"max_tokens":5)", "max_tokens"},
+    {R"(,"unknown_field":1)", "unknown_field"},
     {R"(,"reasoning":{"summary":"long"})", "reasoning.summary"},
     {R"(,"truncation":"middle")", "truncation"},
     {R"(,"top_logprobs":21)", "top_logprobs"},

@@ -21,7 +21,9 @@ OrderedJson response_usage(const Usage& usage, std::int64_t num_reasoning) {
 }  // namespace
 
 ResponsesWriter::ResponsesWriter(Identity identity, ResponseOptions options)
-    : identity_(std::move(identity)), options_(std::move(options)), parser_(options_.format) {}
+    : identity_(std::move(identity)),
+      options_(std::move(options)),
+      parser_(options_.format, !options_.is_stream) {}
 
 std::string ResponsesWriter::event(const char* type, const OrderedJson& fields) {
   if (!options_.is_stream) return {};
