@@ -150,6 +150,7 @@ template Option* Command::add_option(Text, std::uint64_t&, Text);
 template Option* Command::add_option(Text, double&, Text);
 template Option* Command::add_option(Text, std::string&, Text);
 template Option* Command::add_option(Text, std::filesystem::path&, Text);
+template Option* Command::add_option(Text, std::optional<double>&, Text);
 template Option* Command::add_option(Text, std::optional<std::int64_t>&, Text);
 template Option* Command::add_option(Text, std::optional<std::uint64_t>&, Text);
 template Option* Command::add_option(Text, std::vector<std::int64_t>&, Text);

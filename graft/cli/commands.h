@@ -14,6 +14,7 @@ void add_pull(Command& app);
 void add_remove(Command& app);
 void add_config(Command& app);
 void add_completion(Command& app);
+void add_man(Command& app);
 void add_inspect(Command& app);
 void add_convert(Command& app);
 void add_quantize(Command& app);

@@ -1,6 +1,7 @@
 // graft convert and graft quantize: write a checkpoint as a GGUF file with other tensor types.
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -12,8 +13,10 @@
 #include "graft/base/error.h"
 #include "graft/base/parallel.h"
 #include "graft/base/progress.h"
+#include "graft/base/text/json.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/counted.h"
 #include "graft/convert/job.h"
 #include "graft/models/weights/checkpoint.h"
 
@@ -27,6 +30,7 @@ struct ConvertOptions {
   std::string out;
   std::string type = "auto";
   std::size_t threads = 0;
+  bool json = false;
 };
 
 // Overwriting an input file would destroy it while it is read.
@@ -38,15 +42,36 @@ void check_not_input(const formats::WeightSource& source, const fs::path& out) {
   }
 }
 
-void print_types(const convert::Job& job) {
-  std::map<DType, std::pair<int, std::uint64_t>> types;
+struct TypeTally {
+  int tensors = 0;
+  std::uint64_t bytes = 0;
+};
+
+std::map<DType, TypeTally> tally_types(const convert::Job& job) {
+  std::map<DType, TypeTally> types;
   for (const convert::Recipe& recipe : job.recipes) {
-    auto& [count, bytes] = types[recipe.dtype];
-    ++count;
-    bytes += bytes_of(recipe.dtype, recipe.num_rows() * recipe.row_elems());
+    TypeTally& tally = types[recipe.dtype];
+    ++tally.tensors;
+    tally.bytes += bytes_of(recipe.dtype, recipe.num_rows() * recipe.row_elems());
   }
-  for (const auto& [type, row] : types)
-    fmt::print("  {:8} {:5} tensors  {:>10}\n", name(type), row.first, bytes_text(row.second));
+  return types;
+}
+
+void print_types(const convert::Job& job) {
+  for (const auto& [type, tally] : tally_types(job)) {
+    fmt::print("  {:8} {:5} {:7}  {:>10}\n", name(type), tally.tensors,
+               tally.tensors == 1 ? "tensor" : "tensors", bytes_text(tally.bytes));
+  }
+}
+
+// {"file", "bytes", "seconds", "types": {"Q4_K": {"tensors", "bytes"}}}
+void print_json_result(const convert::Job& job, const std::string& out, double seconds) {
+  Json types = Json::object();
+  for (const auto& [type, tally] : tally_types(job))
+    types[std::string(name(type))] = {{"tensors", tally.tensors}, {"bytes", tally.bytes}};
+  const Json json = {
+      {"file", out}, {"bytes", fs::file_size(out)}, {"seconds", seconds}, {"types", types}};
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
 void convert_file(const ConvertOptions& options, const char* label) {
@@ -64,17 +89,19 @@ void convert_file(const ConvertOptions& options, const char* label) {
   progress.finish();
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (options.json) return print_json_result(job, options.out, seconds);
   print_types(job);
   fmt::print(
-      "{}: {} in {}, {}/s read, {} threads\n", options.out, bytes_text(fs::file_size(options.out)),
+      "{}: {} in {}, {}/s read, {}\n", options.out, bytes_text(fs::file_size(options.out)),
       duration_text(seconds),
       bytes_text(static_cast<std::uint64_t>(static_cast<double>(job.input_bytes()) / seconds)),
-      pool.num_threads());
+      counted(static_cast<std::int64_t>(pool.num_threads()), "thread"));
 }
 
-void add_threads(Command& command, const std::shared_ptr<ConvertOptions>& options) {
+void add_common_options(Command& command, const std::shared_ptr<ConvertOptions>& options) {
   command.add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
+  command.add_flag("--json", options->json, "Print the results as JSON");
 }
 
 std::string known_types() {
@@ -94,7 +121,7 @@ void add_convert(Command& app) {
   command->add_option("OUT", options->out, "GGUF file to write")->required();
   command->add_option("--type", options->type,
                       "Quantization type (default: the type of the checkpoint)");
-  add_threads(*command, options);
+  add_common_options(*command, options);
   command->footer(known_types());
   command->callback([options] { convert_file(*options, "convert"); });
 }
@@ -105,7 +132,7 @@ void add_quantize(Command& app) {
   command->add_option("IN", options->in, "GGUF file or Hugging Face folder")->required();
   command->add_option("OUT", options->out, "GGUF file to write")->required();
   command->add_option("TYPE", options->type, "Quantization type")->required();
-  add_threads(*command, options);
+  add_common_options(*command, options);
   command->footer(known_types() +
                   "\nExample:\n  graft quantize model-bf16.gguf model-q4.gguf Q4_K_M");
   command->callback([options] { convert_file(*options, "quantize"); });

@@ -13,8 +13,9 @@
 #include "graft/base/error.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
-#include "graft/cli/options/rule_options.h"
 #include "graft/cli/options/tier_options.h"
+#include "graft/cli/text_file.h"
+#include "graft/hub/environment.h"
 #include "graft/server/service.h"
 
 namespace graft::cli {
@@ -140,6 +141,7 @@ void serve_models(ServeOptions& options) {
   };
   config.access.keys = read_keys(options);
   config.access.bound_host = config.http.host;
+  config.hub = hub::read_environment();
   config.client_limits = read_limits(options, config.access.keys);
   config.read_keys = [&options] { return read_keys(options); };
   config.read_limits = [&options](const server::ApiKeys& keys) {
@@ -292,6 +294,9 @@ void add_server_options(Command& command, ServeOptions& options) {
       "--api-key-file", options.api_key_file,
       "File with one API key per line, plain or sha256:HEX, then name=NAME and admin where "
       "wanted; also GRAFT_API_KEYS");
+  command.add_flag("--allow-pull", config.access.allow_pull,
+                   "Let every client pull, create, copy and delete models (default: admin keys; "
+                   "without keys, clients of a server on a loopback address)");
   command.add_flag("--shared-cache", options.shared_cache,
                    "Share the prefix cache, with its tiers, between API keys");
   add_client_options(command, config.access);

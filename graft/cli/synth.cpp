@@ -1,5 +1,6 @@
 // graft synth: writes a GGUF file with random weights in the shape of a published model.
 
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "graft/base/progress.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/counted.h"
 #include "graft/convert/job.h"
 #include "graft/formats/synthetic.h"
 #include "graft/models/build/make_blueprint.h"
@@ -77,8 +79,8 @@ void synthesize(const SynthOptions& options) {
     progress.note(note);
   convert::run(job, options.out, pool, progress);
   progress.finish();
-  fmt::print("{}: {} with {} layers, {}\n", options.out, options.shape, config.num_hidden_layers,
-             bytes_text(job.output_bytes()));
+  fmt::print("{}: {} with {}, {}\n", options.out, options.shape,
+             counted(config.num_hidden_layers, "layer"), bytes_text(job.output_bytes()));
 }
 
 std::string shapes_text() {

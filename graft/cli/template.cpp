@@ -13,6 +13,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
+#include "graft/cli/text_file.h"
 #include "graft/models/families/family.h"
 #include "graft/models/weights/checkpoint.h"
 
@@ -33,7 +34,7 @@ struct TemplateOptions {
 };
 
 void read_conversation(const TemplateOptions& options, chat::RenderInput& input) {
-  OrderedJson json = read_ordered_json_file(options.messages);
+  OrderedJson json = parse_ordered_json(read_text_file(options.messages), options.messages);
   if (json.is_object()) {
     if (!json.contains("messages")) fail(options.messages, ": has no key \"messages\"");
     if (json.contains("tools")) input.tools = json["tools"];
@@ -43,7 +44,8 @@ void read_conversation(const TemplateOptions& options, chat::RenderInput& input)
   }
   if (!input.messages.is_array())
     fail(options.messages, ": expected a list of messages, got ", input.messages.type_name());
-  if (!options.tools.empty()) input.tools = read_ordered_json_file(options.tools);
+  if (!options.tools.empty())
+    input.tools = parse_ordered_json(read_text_file(options.tools), options.tools);
 }
 
 void read_variables(const TemplateOptions& options, chat::RenderInput& input) {
@@ -87,8 +89,10 @@ void add_template(Command& app) {
   command->add_option("--template,--chat-template", options->chat_template,
                       "Chat template file or built-in name, e.g. chatml (default: the model's)");
   command
-      ->add_option("--messages", options->messages,
-                   "JSON file with a list of messages, or an object with messages and tools")
+      ->add_option(
+          "--messages", options->messages,
+          "JSON file with a list of messages, or an object with messages and tools; - reads "
+          "standard input")
       ->required();
   command->add_option("--tools", options->tools, "JSON file with a list of tool definitions");
   Option* bos =

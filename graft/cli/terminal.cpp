@@ -1,9 +1,12 @@
 #include "graft/cli/terminal.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace graft::cli {
@@ -24,7 +27,8 @@ bool is_terminal(std::FILE* stream) {
 }
 
 bool has_colours(std::FILE* stream) {
-  return is_terminal(stream) && variable("NO_COLOR").empty() && variable("TERM") != "dumb";
+  const std::string_view term = variable("TERM");
+  return is_terminal(stream) && variable("NO_COLOR").empty() && !term.empty() && term != "dumb";
 }
 
 std::string tinted(Tint tint, std::string_view text, std::FILE* stream) {
@@ -37,6 +41,50 @@ std::string_view tint_start(Tint tint, std::FILE* stream) {
 
 std::string_view tint_end(std::FILE* stream) {
   return has_colours(stream) ? "\033[0m" : std::string_view();
+}
+
+std::string terminal_safe(std::string_view text) {
+  constexpr unsigned char kFirstOfC1 = 0xc2;  // U+0080 to U+009F are C2 80 to C2 9F in UTF-8
+  std::string safe;
+  safe.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool is_c1 = byte == kFirstOfC1 && next >= 0x80 && next < 0xa0;
+    const bool is_c0 = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+    safe += is_c0 || is_c1 ? '?' : text[i];
+    if (is_c1) ++i;
+  }
+  return safe;
+}
+
+int terminal_columns(std::FILE* stream) {
+  winsize size = {};
+  if (!is_terminal(stream) || ::ioctl(::fileno(stream), TIOCGWINSZ, &size) != 0) return 0;
+  return size.ws_col;
+}
+
+std::string wrapped(std::string_view text, int columns) {
+  const auto width = static_cast<std::size_t>(columns);
+  std::string out;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t gap = line.rfind("  ");
+    const std::size_t start = gap == std::string_view::npos ? 0 : gap + 2;
+    const std::string indent(start < width / 2 ? start : 4, ' ');
+    std::size_t used = 0;  // columns before the rest of the line
+    while (used + line.size() > width) {
+      const std::size_t first_text = used == 0 ? start : 0;
+      const std::size_t blank = line.rfind(' ', width - used);
+      if (blank == std::string_view::npos || blank <= first_text) break;
+      out.append(line.substr(0, blank)).append("\n").append(indent);
+      line.remove_prefix(blank + 1);
+      used = indent.size();
+    }
+    out.append(line).append("\n");
+  }
+  return out;
 }
 
 void warn(std::string_view text) {

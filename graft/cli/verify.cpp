@@ -16,6 +16,7 @@
 #include "graft/base/progress.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/cli/text_file.h"
 #include "graft/convert/job.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/tensor/device.h"
@@ -30,6 +31,7 @@ struct VerifyCommandOptions {
   std::string folder;
   std::string rules;
   PluginOptions plugins;
+  std::string kv_cache_dtype;
   std::string gguf_via;
   std::string device;  // empty: decided by --rules, cpu without them
   std::int64_t chunk = 0;
@@ -112,6 +114,7 @@ int verify(const VerifyCommandOptions& options) {
   with.tolerance = options.tolerance;
   set_placement(options, with.open);
   with.open.plugins = options.plugins.paths();
+  with.open.kv_cache_dtype = options.kv_cache_dtype;
   const fs::path reference = fs::path(options.folder) / "reference.safetensors";
   std::unique_ptr<ConvertedFile> converted;
   if (!options.gguf_via.empty())
@@ -122,6 +125,12 @@ int verify(const VerifyCommandOptions& options) {
     print_prompt(prompt, report.tolerance);
   fmt::print("{}: {}, largest error {:.2e}, tolerance {:.0e}\n", options.folder,
              report.ok() ? "ok" : "FAILED", report.largest_error(), report.tolerance);
+  if (!report.ok() && models::open_checkpoint(model)->config().indexer.num_heads > 0) {
+    fmt::print(
+        "note: an indexer selects the positions of attention. Of equal scores graft selects the\n"
+        "earlier position and PyTorch any: a reference with equal scores differs without an "
+        "error.\n");
+  }
   return report.ok() ? 0 : 1;
 }
 
@@ -137,6 +146,7 @@ void add_verify(Command& app) {
                       "Convert to GGUF with this quantization type first");
   command->add_option("--rules", options->rules, "Rule file (default: by model family)");
   options->plugins.add_to(*command);
+  add_cache_type_to(*command, options->kv_cache_dtype);
   command->add_option("--chunk", options->chunk, "Prompt tokens per forward pass (default: all)")
       ->check(Range(1, 1 << 20));
   command->add_option(

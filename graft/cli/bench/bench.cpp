@@ -21,7 +21,9 @@
 #include "graft/cli/bench/bench_engine.h"
 #include "graft/cli/bench/bench_peer.h"
 #include "graft/cli/bench/bench_serve.h"
+#include "graft/cli/bench/bench_sessions.h"
 #include "graft/cli/bench/bench_speed.h"
+#include "graft/cli/bench/bench_structured.h"
 #include "graft/cli/bench/bench_table.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
@@ -258,6 +260,8 @@ void add_bench(Command& app) {
       ->excludes("--against");
   bench->add_flag("--json", options->json, "Print JSON");
   add_engine_benches(*bench);
+  add_structured_bench(*bench);
+  add_sessions_bench(*bench);
   add_serve_bench(*bench);
   bench->callback([options, bench, batch_sizes] {
     if (bench->has_parsed_subcommand()) return;

@@ -4,6 +4,7 @@
 
 #include "graft/base/text/units.h"
 #include "graft/cli/bench/spread.h"
+#include "graft/cli/counted.h"
 #include "graft/version.h"
 
 namespace graft::cli {
@@ -84,8 +85,9 @@ std::string header_text(const BenchHeader& header) {
                      bytes_text(header.bytes), header.type,
                      count_text(static_cast<double>(header.parameters)),
                      count_text(static_cast<double>(header.parameters_per_token))) +
-         fmt::format("{} threads, {} kernels; measured limits: read {:.1f} GB/s, {}\n\n",
-                     header.threads, header.isa, header.limits.read_bytes_per_s / 1e9, peak);
+         fmt::format("{}, {} kernels; measured limits: read {:.1f} GB/s, {}\n\n",
+                     counted(static_cast<std::int64_t>(header.threads), "thread"), header.isa,
+                     header.limits.read_bytes_per_s / 1e9, peak);
 }
 
 std::string table_text(const SpeedReport& report) {

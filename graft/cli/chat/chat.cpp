@@ -1,8 +1,12 @@
 // graft chat: interactive chat with a model.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -17,6 +21,7 @@
 #include "graft/cli/options/sampling_options.h"
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
+#include "graft/cli/text_file.h"
 #include "graft/plan/report.h"
 #include "graft/version.h"
 
@@ -28,61 +33,31 @@ struct ChatOptions {
   ContextOptions context;
   SamplingOptions sampling;
   std::string prompt_file;
+  std::string save;  // files of conversations
+  std::string resume;
+  std::string full_context = "drop";
   bool stats = false;
+  bool no_markdown = false;
   bool enforce_eager = false;
 };
 
-// Prints streamed text: reasoning dimmed, control characters replaced by "?".
-class AnswerPrinter {
- public:
-  void show(const chat::ResponseDelta& part) {
-    if (!part.reasoning.empty()) {
-      if (!thinking_) fmt::print("{}", tint_start(Tint::Dim, stdout));
-      thinking_ = true;
-      print(part.reasoning);
-    }
-    if (!part.content.empty()) {
-      if (thinking_) fmt::print("{}\n\n", tint_end(stdout));
-      thinking_ = false;
-      print(part.content);
-    }
-    std::fflush(stdout);
-  }
-
-  void finish(bool interrupted) {
-    if (thinking_) fmt::print("{}", tint_end(stdout));
-    if (interrupted) fmt::print("{}", tinted(Tint::Dim, " (stopped)", stdout));
-    if (!at_line_start_ || interrupted) fmt::print("\n");
-    std::fflush(stdout);
-  }
-
- private:
-  void print(const std::string& text) {
-    for (const char c : text) {
-      const auto byte = static_cast<unsigned char>(c);
-      const bool is_control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f;
-      std::fputc(is_control ? '?' : c, stdout);
-    }
-    at_line_start_ = text.ends_with('\n');
-  }
-
-  bool thinking_ = false;
-  bool at_line_start_ = true;
+// A loaded model with its chat template.
+struct ChatModel {
+  std::unique_ptr<api::LLM> llm;
+  std::unique_ptr<api::ChatFormat> format;
 };
 
-void answer(const std::string& text, ChatState& state) {
-  AnswerPrinter printer;
-  const AnswerStats& stats =
-      state.session->ask(text, [&](const chat::ResponseDelta& part) { printer.show(part); });
-  printer.finish(stats.interrupted);
-  if (!stats.finish.message.empty()) warn(stats.finish.message);
-  if (state.show_stats) print_stats(stats, stdout);
+// ">>> ", after the share of the context that is used where it is worth knowing.
+std::string prompt_text(const Session& session) {
+  constexpr std::int64_t kShownFrom = 10;  // percent
+  const std::int64_t percent = session.num_context_tokens() * 100 / session.max_context();
+  return percent < kShownFrom ? ">>> " : fmt::format("{}% >>> ", percent);
 }
 
 // Handles one message or command. On a terminal, errors are printed and the chat continues.
 void run_turn(LineEditor& editor, ChatState& state) {
   try {
-    const Input input = read_input(editor);
+    const Input input = read_input(editor, prompt_text(*state.session));
     switch (input.kind) {
       case Input::Kind::End:
         state.is_over = true;
@@ -93,7 +68,7 @@ void run_turn(LineEditor& editor, ChatState& state) {
         run_slash_command(input.text, state);
         break;
       case Input::Kind::Message:
-        answer(input.text, state);
+        print_answer(input.text, false, state);
         break;
     }
   } catch (const Error& error) {
@@ -116,29 +91,84 @@ std::filesystem::path history_file() {
   return folder.empty() ? folder : folder / "chat_history";
 }
 
-void chat(const ChatOptions& options) {
-  const std::string first = options.prompt_file.empty() ? "" : read_text_file(options.prompt_file);
+ChatModel open_model(const ChatOptions& options) {
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
   config.engine.enforce_eager = options.enforce_eager;
   config.engine.idle_release_seconds = -1;  // keeps the conversation in the prefix cache
-  const auto llm = options.model.open(config);
-  const api::ChatFormat format(*llm, options.sampling.chat_template);
-  if (!format.warning().empty()) warn(format.warning());
+  ChatModel model;
+  model.llm = options.model.open(config);
+  model.format = std::make_unique<api::ChatFormat>(*model.llm, options.sampling.chat_template);
+  if (!model.format->warning().empty()) warn(model.format->warning());
+  return model;
+}
 
-  Session session(*llm, format);
+// Loads the model of this name in place of the current one, which is freed first: both may not fit
+// into memory. Loads the current one again when that fails.
+void switch_model(const std::string& name,
+                  ChatOptions& options,
+                  ChatModel& model,
+                  Session& session) {
+  find_model(name, options.model.model.catalog());
+  const std::string current = std::exchange(options.model.model.text, name);
+  model = {};
+  try {
+    model = open_model(options);
+  } catch (const Error&) {
+    options.model.model.text = current;
+    model = open_model(options);
+    session.set_model(*model.llm, *model.format);
+    throw;
+  }
+  session.set_model(*model.llm, *model.format);
+  print_greeting(*model.llm);
+}
+
+std::vector<std::string> model_names(const ModelChoice& choice) {
+  std::vector<std::string> names;
+  for (const api::ModelEntry& entry : choice.catalog().list())
+    names.push_back(entry.name);
+  return names;
+}
+
+// Before a long conversation: the folder of --save must exist.
+void check_save_folder(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    fail("--save ", file, ": no folder ", folder.string());
+}
+
+void resume(const std::string& file, Session& session) {
+  const std::string problem = session.load(file);
+  if (!problem.empty()) warn(problem + "; the next message computes the conversation again");
+}
+
+void chat(ChatOptions& options) {
+  const std::string first = options.prompt_file.empty() ? "" : read_text_file(options.prompt_file);
+  if (!options.save.empty()) check_save_folder(options.save);
+  ChatModel model = open_model(options);
+  Session session(*model.llm, *model.format);
   session.set_system(options.sampling.system);
-  session.params = options.sampling.params();
+  session.params = options.sampling.params(model.llm->source().config());
   session.thinking = options.sampling.thinking();
-  ChatState state = {.session = &session, .show_stats = options.stats};
+  if (options.full_context == "stop") session.full_context = FullContext::Stop;
+  if (!options.resume.empty()) resume(options.resume, session);
+  ChatState state = {
+      .session = &session,
+      .switch_model = [&](const std::string& name) { switch_model(name, options, model, session); },
+      .has_markdown = !options.no_markdown,
+      .show_stats = options.stats};
   const InterruptScope scope;  // ignores Ctrl-C between an answer and the next line
-  LineEditor editor(history_file());
-  if (editor.is_interactive()) print_greeting(*llm);
-  if (!first.empty()) answer(first, state);
+  LineEditor editor(history_file(), slash_command_names(),
+                    [&] { return model_names(options.model.model); });
+  if (editor.is_interactive()) print_greeting(*model.llm);
+  if (!first.empty()) print_answer(first, false, state);
   while (!state.is_over)
     run_turn(editor, state);
   if (editor.is_interactive()) fmt::print("\n");
+  if (!options.save.empty()) session.save(options.save);
 }
 
 }  // namespace
@@ -156,6 +186,20 @@ void add_chat(Command& app) {
   options->sampling.add_to(*command);
   command->add_option("--prompt-file", options->prompt_file, "File with the first message")
       ->option_text("FILE");
+  command
+      ->add_option("--save", options->save,
+                   "Save the conversation to this file at the end, its KV cache to FILE.kv")
+      ->option_text("FILE");
+  command
+      ->add_option("--resume", options->resume,
+                   "Continue a saved conversation; FILE.kv saves computing it again")
+      ->option_text("FILE");
+  command
+      ->add_option("--full-context", options->full_context,
+                   "When the context is full: drop the oldest turns, or stop")
+      ->check(IsMember({"drop", "stop"}))
+      ->option_text("drop|stop");
+  command->add_flag("--no-markdown", options->no_markdown, "Print answers as they are");
   command->add_flag("--stats", options->stats, "Print token counts and speeds after every answer");
   command->add_flag("--enforce-eager", options->enforce_eager, "Disable CUDA graphs");
   command->callback([options] { chat(*options); });

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "graft/base/text/ascii.h"
-#include "graft/cli/options/rule_options.h"
+#include "graft/cli/text_file.h"
 
 namespace graft::cli {
 namespace {
@@ -43,9 +43,9 @@ Input read_quoted(LineEditor& editor, std::string text) {
 
 }  // namespace
 
-Input read_input(LineEditor& editor) {
+Input read_input(LineEditor& editor, const std::string& prompt) {
   std::string line;
-  const LineEditor::Event event = editor.read(">>> ", line);
+  const LineEditor::Event event = editor.read(prompt, line);
   if (event == LineEditor::Event::Interrupt) return {};
   if (event == LineEditor::Event::End) return {.kind = Input::Kind::End, .text = ""};
   const std::string_view text = trimmed(line, kBlank);

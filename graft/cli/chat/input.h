@@ -18,7 +18,7 @@ struct Input {
 
 // The next message or command ("/help"). Lines between """ are one message, without expansion of
 // file names. Throws Error when a named file cannot be read.
-Input read_input(LineEditor& editor);
+Input read_input(LineEditor& editor, const std::string& prompt = ">>> ");
 
 // Replaces a line that is the path of a file, and every word @path, by the contents of the file.
 std::string expand_files(const std::string& line);

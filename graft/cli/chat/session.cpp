@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <system_error>
 
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
 #include "graft/chat/messages.h"
-#include "graft/cli/options/rule_options.h"
+#include "graft/cli/chat/kv_snapshot.h"
+#include "graft/cli/text_file.h"
 #include "graft/engine/sampling_params.h"
 
 namespace graft::cli {
@@ -76,15 +78,49 @@ Json sampling_json(const api::SamplingParams& params) {
 
 }  // namespace
 
-const AnswerStats& Session::ask(const std::string& text, const Show& show) {
+api::Conversation Session::conversation_from(std::size_t first) const {
   api::Conversation conversation;
   if (!system_.empty()) conversation.messages.push_back({{"role", "system"}, {"content", system_}});
-  for (const OrderedJson& message : messages_)
-    conversation.messages.push_back(message);
-  const OrderedJson user_message = {{"role", "user"}, {"content", text}};
-  conversation.messages.push_back(user_message);
+  for (std::size_t i = first; i < messages_.size(); ++i)
+    conversation.messages.push_back(messages_[i]);
   conversation.thinking = thinking;
-  const api::ChatPrompt prompt = format_->prompt(conversation);
+  return conversation;
+}
+
+api::ChatPrompt Session::prompt_with(const OrderedJson& user_message, std::size_t first) const {
+  api::Conversation conversation = conversation_from(first);
+  conversation.messages.push_back(user_message);
+  return format_->prompt(conversation);
+}
+
+api::ChatPrompt Session::fitting_prompt(const OrderedJson& user_message, std::size_t& first) const {
+  constexpr std::int64_t kMaxReserved = 512;  // tokens for the answer
+  const std::int64_t reserved = std::min(kMaxReserved, max_context() / 8);
+  const auto limit = static_cast<std::size_t>(max_context() - reserved);
+  api::ChatPrompt prompt = prompt_with(user_message, first);
+  if (prompt.tokens.size() > limit && full_context == FullContext::Stop) {
+    fail("the context of ", max_context(), " tokens is full: the conversation has ",
+         prompt.tokens.size(), " tokens, ", reserved,
+         " are reserved for the answer; /reset begins a new conversation");
+  }
+  while (prompt.tokens.size() > limit && first < messages_.size()) {
+    // Up to the next question of the user: answers without their questions confuse models.
+    do {
+      ++first;
+    } while (first < messages_.size() && messages_[first].value("role", "") != "user");
+    prompt = prompt_with(user_message, first);
+  }
+  if (prompt.tokens.size() >= static_cast<std::size_t>(max_context())) {
+    fail("the message has ", prompt.tokens.size(), " tokens with the system prompt, the context ",
+         max_context());
+  }
+  return prompt;
+}
+
+const AnswerStats& Session::ask(const std::string& text, const Show& show) {
+  const OrderedJson user_message = {{"role", "user"}, {"content", text}};
+  std::size_t first = num_left_out_;
+  const api::ChatPrompt prompt = fitting_prompt(user_message, first);
 
   chat::ReasoningSplitter splitter(prompt.in_thinking, prompt.reasoning);
   chat::ResponseDelta answer;
@@ -98,6 +134,7 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
   last_stats_ = stream_answer(*llm_, prompt.tokens, sampling,
                               [&](std::string_view new_text) { add(splitter.feed(new_text)); });
   add(splitter.finish());
+  num_left_out_ = first;
   messages_.push_back(user_message);
   OrderedJson message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
@@ -105,8 +142,45 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
   return *last_stats_;
 }
 
+const AnswerStats& Session::retry(const Show& show) {
+  if (messages_.size() < 2 || messages_[messages_.size() - 2].value("role", "") != "user" ||
+      !messages_[messages_.size() - 2]["content"].is_string())
+    fail("/retry: no answer to replace");
+  const OrderedJson before = messages_;
+  const std::size_t left_out_before = num_left_out_;
+  const auto text = messages_[messages_.size() - 2]["content"].get<std::string>();
+  messages_.erase(messages_.size() - 1);
+  messages_.erase(messages_.size() - 1);
+  num_left_out_ = std::min(num_left_out_, messages_.size());
+  try {
+    return ask(text, show);
+  } catch (const Error&) {
+    messages_ = before;
+    num_left_out_ = left_out_before;
+    throw;
+  }
+}
+
+void Session::set_model(api::LLM& llm, const api::ChatFormat& format) {
+  llm_ = &llm;
+  format_ = &format;
+  num_left_out_ = 0;
+  last_stats_.reset();
+}
+
+std::string Session::last_answer() const {
+  if (messages_.empty() || messages_.back().value("role", "") != "assistant") return "";
+  const OrderedJson content = messages_.back().value("content", OrderedJson());
+  return content.is_string() ? content.get<std::string>() : "";
+}
+
+std::int64_t Session::num_context_tokens() const {
+  return last_stats_ ? last_stats_->num_prompt + last_stats_->num_output : 0;
+}
+
 void Session::reset() {
   messages_ = OrderedJson::array();
+  num_left_out_ = 0;
   last_stats_.reset();
 }
 
@@ -117,9 +191,15 @@ void Session::save(const std::filesystem::path& path) const {
                             {"messages", messages_},
                             {"sampling", sampling_json(params)}};
   write_text_file(path, json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  std::error_code ignored;
+  std::filesystem::remove(cache_file(path), ignored);  // of an earlier conversation
+  if (messages_.empty()) return;
+  api::Conversation conversation = conversation_from(num_left_out_);
+  conversation.add_generation_prompt = false;
+  save_kv_snapshot(*llm_, format_->prompt(conversation).tokens, cache_file(path));
 }
 
-void Session::load(const std::filesystem::path& path) {
+std::string Session::load(const std::filesystem::path& path) {
   const OrderedJson json = parse_ordered_json(read_text_file(path), path.string());
   if (!json.is_object() || json.value("graft", "") != "conversation")
     fail(path.string(), ": not a conversation saved with /save");
@@ -132,10 +212,20 @@ void Session::load(const std::filesystem::path& path) {
       parameter.set(loaded, json.at("sampling").at(std::string(parameter.name)).get<double>());
     engine::validate(loaded, llm_->source().config().vocab_size);
     messages_ = std::move(messages);
+    num_left_out_ = 0;
+    last_stats_.reset();
     system_ = system;
     params = loaded;
   } catch (const OrderedJson::exception& error) {
     fail(path.string(), ": ", error.what());
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(cache_file(path), ignored)) return "";
+  try {
+    restore_kv_snapshot(*llm_, cache_file(path));
+    return "";
+  } catch (const Error& error) {
+    return error.what();
   }
 }
 

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
+#include "graft/cli/chat/answer_printer.h"
+#include "graft/cli/chat/clipboard.h"
 #include "graft/cli/terminal.h"
 #include "graft/plan/report.h"
 
@@ -53,8 +56,45 @@ void save(const std::string& argument, ChatState& state) {
 
 void load(const std::string& argument, ChatState& state) {
   require(argument, "file");
-  state.session->load(argument);
+  const std::string problem = state.session->load(argument);
+  if (!problem.empty()) warn(problem + "; the next message computes the conversation again");
   print_dim(fmt::format("{} messages from {}", state.session->num_messages(), argument));
+}
+
+void retry(const std::string& /*argument*/, ChatState& state) {
+  print_answer("", true, state);
+}
+
+void copy(const std::string& argument, ChatState& state) {
+  if (!argument.empty() && argument != "code") fail("usage: /copy or /copy code");
+  const std::string answer = state.session->last_answer();
+  if (answer.empty()) fail("/copy: no answer yet");
+  const std::optional<std::string> code = last_code_block(answer);
+  if (argument == "code" && !code) fail("/copy code: the last answer has no code block");
+  if (!is_terminal(stdout)) fail("/copy: standard output is not a terminal");
+  const std::string& text = argument == "code" ? *code : answer;
+  fmt::print("{}", clipboard_code(text));
+  print_dim(fmt::format("{} bytes sent to the terminal's clipboard", text.size()));
+}
+
+void tokens(const std::string& /*argument*/, ChatState& state) {
+  const Session& session = *state.session;
+  const std::int64_t used = session.num_context_tokens();
+  print_dim(fmt::format("context: {} of {} tokens ({} %), {} messages, {} of them left out", used,
+                        session.max_context(), used * 100 / session.max_context(),
+                        session.num_messages(), session.num_left_out()));
+  if (!session.last_stats()) return;
+  const AnswerStats& last = *session.last_stats();
+  print_dim(fmt::format("last turn: prompt {} tokens, {} of them cached; answer {} tokens",
+                        last.num_prompt, last.num_cached, last.num_output));
+}
+
+void model(const std::string& argument, ChatState& state) {
+  if (argument.empty()) {
+    print_dim(state.session->llm().source().config().name);
+    return;
+  }
+  state.switch_model(argument);
 }
 
 void stats(const std::string& argument, ChatState& state) {
@@ -94,8 +134,12 @@ void quit(const std::string& /*argument*/, ChatState& state) {
 constexpr std::array kCommands = {
     SlashCommand{"help", "", "this list", help},
     SlashCommand{"system", "[TEXT|none]", "show or change the system prompt", system},
+    SlashCommand{"model", "[NAME]", "show or switch the model, with the conversation", model},
+    SlashCommand{"retry", "", "answer the last message again", retry},
+    SlashCommand{"copy", "[code]", "copy the last answer, or its last code block", copy},
+    SlashCommand{"tokens", "", "how full the context is", tokens},
     SlashCommand{"reset", "", "clear the conversation", reset},
-    SlashCommand{"save", "FILE", "save the conversation to a file", save},
+    SlashCommand{"save", "FILE", "save the conversation and its KV cache", save},
     SlashCommand{"load", "FILE", "load a saved conversation", load},
     SlashCommand{"stats", "[on|off]", "token counts and speeds of the last or of every answer",
                  stats},
@@ -105,6 +149,12 @@ constexpr std::array kCommands = {
     SlashCommand{"quit", "", "quit (also Ctrl-D)", quit},
 };
 
+constexpr auto kCommandNames = [] {
+  std::array<std::string_view, kCommands.size()> names;
+  std::ranges::transform(kCommands, names.begin(), &SlashCommand::name);
+  return names;
+}();
+
 void help(const std::string& /*argument*/, ChatState& /*state*/) {
   for (const SlashCommand& command : kCommands) {
     fmt::print("{:<24} {}\n", fmt::format("/{} {}", command.name, command.arguments), command.help);
@@ -112,10 +162,33 @@ void help(const std::string& /*argument*/, ChatState& /*state*/) {
   fmt::print(
       "\"\"\"                      start and end of a message of several lines\n"
       "PATH or @PATH            insert the contents of a file\n"
+      "Tab                      complete commands, paths and model names\n"
+      "Ctrl-R                   search the history\n"
       "Ctrl-C                   stop the answer, or drop the line\n");
 }
 
 }  // namespace
+
+void print_answer(const std::string& text, bool is_retry, ChatState& state) {
+  Session& session = *state.session;
+  AnswerPrinter printer(state.has_markdown);
+  const std::size_t num_left_out = session.num_left_out();
+  const auto show = [&](const chat::ResponseDelta& part) { printer.show(part); };
+  const AnswerStats& last = is_retry ? session.retry(show) : session.ask(text, show);
+  printer.finish(last.interrupted);
+  if (!last.finish.message.empty()) warn(last.finish.message);
+  if (session.num_left_out() > num_left_out) {
+    warn(
+        fmt::format("the context of {} tokens is full: the model no longer sees the first {} "
+                    "messages; /reset begins a new conversation",
+                    session.max_context(), session.num_left_out()));
+  }
+  if (state.show_stats) print_stats(last, stdout);
+}
+
+std::span<const std::string_view> slash_command_names() {
+  return kCommandNames;
+}
 
 void run_slash_command(const std::string& line, ChatState& state) {
   const std::size_t space = std::min(line.find(' '), line.size());

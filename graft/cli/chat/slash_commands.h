@@ -2,7 +2,10 @@
 
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "graft/cli/chat/session.h"
 
@@ -10,9 +13,18 @@ namespace graft::cli {
 
 struct ChatState {
   Session* session = nullptr;
+  // Loads another model; throws Error and keeps the model when it cannot.
+  std::function<void(const std::string& name)> switch_model;
+  bool has_markdown = true;
   bool show_stats = false;  // after every answer
   bool is_over = false;
 };
+
+// Prints the answer to `text`, or with `is_retry` another answer to the last message.
+void print_answer(const std::string& text, bool is_retry, ChatState& state);
+
+// Names without "/", in the order of /help.
+std::span<const std::string_view> slash_command_names();
 
 // Runs a command line, "/set temperature=0.5", and prints its result. Throws Error and changes
 // nothing when it is invalid.

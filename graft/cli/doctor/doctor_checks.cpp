@@ -13,6 +13,10 @@ namespace {
 constexpr std::uint64_t kLowMemory = std::uint64_t{1} << 30U;
 // Saved bandwidth that differs from the measured one by more than this factor is out of date.
 constexpr double kMaxRatio = 2.0;
+// A small model with room to load it.
+constexpr std::uint64_t kLowDisk = std::uint64_t{10} << 30U;
+// Container runtimes set 64 KiB.
+constexpr std::uint64_t kLowLockedMemory = std::uint64_t{1} << 20U;
 
 Check good(std::string subject, std::string text) {
   return {.mark = Mark::Good, .subject = std::move(subject), .text = std::move(text)};
@@ -34,15 +38,16 @@ Check broken(std::string subject, std::string text, std::string advice) {
 
 Check check_features(const CpuFacts& facts) {
   std::string text;
-  bool has_avx2 = false;
+  std::string slow;
   for (const auto& [feature, present] : facts.features) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", feature, present ? "yes" : "no");
-    has_avx2 |= feature == "avx2" && present;
+    if ((feature == "avx2" || feature == "dotprod") && !present) slow = feature;
   }
-  if (has_avx2) return good("features", text);
+  if (slow.empty()) return good("features", text);
   return warning("features", text,
-                 "Without avx2 everything is slow. In a virtual machine, pass the host CPU through "
-                 "(qemu: -cpu host).");
+                 fmt::format("Without {} {} slow. In a virtual machine, pass the host CPU through "
+                             "(qemu: -cpu host).",
+                             slow, slow == "avx2" ? "everything is" : "quantized weights are"));
 }
 
 Check check_kernels(const CpuFacts& facts) {
@@ -118,6 +123,10 @@ Check check_saved(const SavedFacts& facts, const CpuFacts& cpu, double read) {
   const char* const subject = "figures";
   const std::string again = "Run `graft machine` to measure again.";
   if (!facts.exists) {
+    if (facts.path.empty()) {
+      return warning(subject, "none saved: HOME is not set",
+                     "Set HOME or XDG_CONFIG_HOME, then run `graft machine`.");
+    }
     return warning(subject, "none saved in " + facts.path,
                    "Run `graft machine` once: `graft plan` uses its measurements.");
   }
@@ -151,9 +160,27 @@ std::string gpu_text(const GpuFacts& facts) {
   return text + "; " + (facts.driver.empty() ? "no driver" : "driver " + facts.driver);
 }
 
-Check check_gpus(const GpuFacts& facts) {
+std::string cuda_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Check check_gpus(const GpuFacts& facts, const std::string& container) {
   const char* const subject = "gpus";
   const std::string text = gpu_text(facts);
+  const bool has_gpu = facts.num_devices > 0 || !facts.driver.empty();
+  if (facts.gpus.empty() && has_gpu && !container.empty() && !facts.has_device_file) {
+    return warning(
+        subject, text + "; the container (" + container + ") has no access to it",
+        "Install NVIDIA's container toolkit and start with --gpus all (docker), --device "
+        "nvidia.com/gpu=all (podman) or resources.limits nvidia.com/gpu (kubernetes).");
+  }
+  // A driver runs programs of its own and of older major versions.
+  if (facts.driver_cuda > 0 && facts.toolkit_cuda / 1000 > facts.driver_cuda / 1000) {
+    return warning(subject,
+                   fmt::format("{}, for CUDA {}; graft was built with CUDA {}", text,
+                               cuda_text(facts.driver_cuda), cuda_text(facts.toolkit_cuda)),
+                   "Update NVIDIA's driver, or build graft with an older CUDA toolkit.");
+  }
   if (!facts.gpus.empty() || (facts.num_devices == 0 && facts.driver.empty()))
     return good(subject, text);
   if (facts.driver.empty()) {
@@ -167,6 +194,42 @@ Check check_gpus(const GpuFacts& facts) {
   return warning(subject, text,
                  "Check that libgraft_cuda.so is in the folder of libgraft.so, and run "
                  "`nvidia-smi`.");
+}
+
+Check check_libc(const HostFacts& facts) {
+  return good("C library", "glibc " + facts.libc + (facts.is_bundled ? ", bundled" : ""));
+}
+
+Check check_locked_memory(const HostFacts& facts, bool has_gpus) {
+  const char* const subject = "locked";
+  if (!facts.locked_bytes) return good(subject, "unlimited locked memory");
+  const std::string text = bytes_text(*facts.locked_bytes) + " of locked memory allowed";
+  if (!has_gpus || *facts.locked_bytes >= kLowLockedMemory) return good(subject, text);
+  return warning(
+      subject, text,
+      "Pinned memory makes copies to GPUs faster: run `ulimit -l unlimited`, or start the "
+      "container with --ulimit memlock=-1.");
+}
+
+Check check_numa_balancing(const HostFacts& facts, int num_nodes) {
+  const char* const subject = "NUMA";
+  if (num_nodes <= 1) return good(subject, "one node");
+  if (!facts.numa_balancing) return good(subject, "automatic balancing off");
+  return warning(subject, "the kernel moves pages between nodes (automatic balancing)",
+                 "Run echo 0 | sudo tee /proc/sys/kernel/numa_balancing: graft places weights on "
+                 "the nodes that read them.");
+}
+
+Check check_disk(const HostFacts& facts) {
+  const char* const subject = "disk";
+  if (!facts.free_bytes) {
+    return warning(subject, "the folder for models is unknown",
+                   "Set HOME or XDG_DATA_HOME: `graft pull` stores models there.");
+  }
+  const std::string text =
+      fmt::format("{} free for models in {}", bytes_text(*facts.free_bytes), facts.download_folder);
+  if (*facts.free_bytes >= kLowDisk) return good(subject, text);
+  return warning(subject, text, "Free disk space, or set XDG_DATA_HOME to a larger disk.");
 }
 
 Check check_rules(const ResourceFacts& facts) {
@@ -196,7 +259,11 @@ std::vector<Check> evaluate(const Facts& facts) {
           check_huge_pages(facts.memory),
           check_bandwidth(facts.memory),
           check_saved(facts.saved, cpu, facts.memory.read_bytes_per_s),
-          check_gpus(facts.gpus),
+          check_gpus(facts.gpus, facts.host.container),
+          check_libc(facts.host),
+          check_locked_memory(facts.host, !facts.gpus.gpus.empty()),
+          check_numa_balancing(facts.host, cpu.num_numa_nodes),
+          check_disk(facts.host),
           check_rules(facts.rules),
           check_model(facts.model)};
 }

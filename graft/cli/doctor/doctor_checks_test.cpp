@@ -30,6 +30,7 @@ Facts good_machine() {
   facts.gpus = {.unavailable = "no device", .built_with_cuda = true};
   facts.rules = {.path = "/rules", .count = 3};
   facts.model = {.path = "/models/sprout.gguf", .count = 1};
+  facts.host = {.libc = "2.36", .download_folder = "/m", .free_bytes = 100 * kGiB};
   return facts;
 }
 
@@ -93,6 +94,14 @@ TEST(Doctor, WarnsWithoutAvx2) {
   expect_only(facts, Mark::Warning, "features", "avx2 no", "-cpu host");
 }
 
+TEST(Doctor, WarnsWithoutDotProduct) {
+  Facts facts = good_machine();
+  facts.cpu.features = {{"neon", true}, {"dotprod", false}};
+  expect_only(facts, Mark::Warning, "features", "dotprod no", "quantized weights are slow");
+  facts.cpu.features = {{"neon", true}, {"dotprod", true}};
+  EXPECT_EQ(check_of(facts, "features").mark, Mark::Good);
+}
+
 TEST(Doctor, WarnsAboutContainerLimits) {
   Facts facts = good_machine();
   facts.cpu.limit = 2.5;
@@ -134,6 +143,8 @@ TEST(Doctor, WarnsAboutOutdatedMeasurements) {
   Facts facts = good_machine();
   facts.saved = {.path = "/m.json"};
   expect_only(facts, Mark::Warning, "figures", "none saved in /m.json", "graft machine");
+  facts.saved = {};
+  expect_only(facts, Mark::Warning, "figures", "HOME is not set", "XDG_CONFIG_HOME");
   facts = good_machine();
   facts.saved.error = "/m.json: broken";
   expect_only(facts, Mark::Warning, "figures", "broken", "graft machine");
@@ -159,6 +170,60 @@ TEST(Doctor, ExplainsMissingGpus) {
   facts.gpus = {.gpus = {"A Card"}, .driver = "580.1"};
   EXPECT_EQ(check_of(facts, "gpus").text, "A Card; driver 580.1");
   EXPECT_EQ(check_of(facts, "gpus").mark, Mark::Good);
+}
+
+TEST(Doctor, ExplainsContainersWithoutGpu) {
+  Facts facts = good_machine();
+  facts.gpus.num_devices = 1;
+  facts.gpus.driver = "580.1";
+  facts.host.container = "docker";
+  expect_only(facts, Mark::Warning, "gpus", "container (docker) has no access", "--gpus all");
+  facts.gpus.has_device_file = true;
+  expect_only(facts, Mark::Warning, "gpus", "driver 580.1", "nvidia-smi");
+  // A machine without a GPU is no problem of the container.
+  facts.gpus = {.unavailable = "no device", .built_with_cuda = true};
+  EXPECT_EQ(check_of(facts, "gpus").mark, Mark::Good);
+}
+
+TEST(Doctor, WarnsAboutADriverThatIsTooOld) {
+  Facts facts = good_machine();
+  facts.gpus.driver = "550.1";
+  facts.gpus.driver_cuda = 12040;
+  facts.gpus.toolkit_cuda = 13020;
+  expect_only(facts, Mark::Warning, "gpus", "for CUDA 12.4; graft was built with CUDA 13.2",
+              "Update NVIDIA's driver");
+  facts.gpus = {.gpus = {"A Card"}, .driver = "580.1", .driver_cuda = 13000, .toolkit_cuda = 13020};
+  EXPECT_EQ(check_of(facts, "gpus").mark, Mark::Good);
+}
+
+TEST(Doctor, WarnsAboutLockedMemoryOnlyWithGpus) {
+  Facts facts = good_machine();
+  facts.host.locked_bytes = 64 << 10U;
+  EXPECT_EQ(check_of(facts, "locked").mark, Mark::Good);
+  facts.gpus.gpus = {"A Card"};
+  expect_only(facts, Mark::Warning, "locked", "64.0 KiB", "ulimit -l unlimited");
+  facts.host.locked_bytes = 8 << 20U;
+  EXPECT_EQ(check_of(facts, "locked").mark, Mark::Good);
+}
+
+TEST(Doctor, WarnsAboutNumaBalancingAndDiskSpace) {
+  Facts facts = good_machine();
+  facts.host.numa_balancing = true;
+  EXPECT_EQ(check_of(facts, "NUMA").mark, Mark::Good);
+  facts.cpu.num_numa_nodes = 2;
+  expect_only(facts, Mark::Warning, "NUMA", "moves pages", "numa_balancing");
+  facts = good_machine();
+  facts.host.free_bytes = kGiB;
+  expect_only(facts, Mark::Warning, "disk", "1.0 GiB free", "XDG_DATA_HOME");
+  facts.host.free_bytes.reset();
+  expect_only(facts, Mark::Warning, "disk", "unknown", "HOME");
+}
+
+TEST(Doctor, NamesTheCLibrary) {
+  Facts facts = good_machine();
+  EXPECT_EQ(check_of(facts, "C library").text, "glibc 2.36");
+  facts.host.is_bundled = true;
+  EXPECT_EQ(check_of(facts, "C library").text, "glibc 2.36, bundled");
 }
 
 TEST(Doctor, MissingBundledModelIsAWarning) {

@@ -1,6 +1,5 @@
 #include "graft/cli/doctor/doctor_facts.h"
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -22,7 +21,9 @@
 #include "graft/perf/limits.h"
 #include "graft/perf/machine.h"
 #include "graft/plan/rules/default_rules.h"
+#include "graft/tensor/cuda_toolkit.h"
 #include "graft/tensor/gpus.h"
+#include "graft/version.h"
 
 namespace graft::cli {
 namespace {
@@ -30,29 +31,20 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::pair<std::string, bool>> features() {
-  const kernels::cpu::CpuFeatures f = kernels::cpu::cpu_features();
-  return {{"avx2", f.avx2},
-          {"fma", f.fma},
-          {"f16c", f.f16c},
-          {"avx512f", f.avx512f},
-          {"avx512bw", f.avx512bw},
-          {"avx512vnni", f.avx512vnni},
-          {"avx512bf16", f.avx512bf16},
-          {"amx-int8", f.amx_int8},
-          {"amx-bf16", f.amx_bf16}};
+  const kernels::cpu::CpuFeatures present = kernels::cpu::cpu_features();
+  std::vector<std::pair<std::string, bool>> found;
+  for (const kernels::cpu::Feature& feature : kernels::cpu::reported_features())
+    found.emplace_back(feature.name, present.*feature.is_present);
+  return found;
 }
 
 // The lowest instruction set level that the CPU does not support, and the feature it lacks.
 void find_next_isa(CpuFacts& facts) {
-  constexpr std::array<std::pair<const char*, kernels::cpu::IsaLevel>, 3> kLevels = {
-      {{"avx2", kernels::cpu::IsaLevel::Avx2},
-       {"avx512", kernels::cpu::IsaLevel::Avx512},
-       {"amx", kernels::cpu::IsaLevel::Amx}}};
-  for (const auto& [name, level] : kLevels) {
-    const std::string_view missing =
-        kernels::cpu::missing_feature(level, kernels::cpu::cpu_features());
+  const kernels::cpu::CpuFeatures present = kernels::cpu::cpu_features();
+  for (const kernels::cpu::LevelName& row : kernels::cpu::isa_levels()) {
+    const std::string_view missing = kernels::cpu::missing_feature(row.level, present);
     if (missing.empty()) continue;
-    facts.next_isa = name;
+    facts.next_isa = row.name;
     facts.next_isa_needs = missing;
     return;
   }
@@ -99,7 +91,7 @@ MemoryFacts memory_facts(bool can_measure) {
 // libgraft.so, or the program when the modules are linked statically.
 fs::path own_file() {
   std::error_code error;
-  const fs::path library = executable_dir() / "libgraft.so";
+  const fs::path library = executable_dir() / str("libgraft.so.", GRAFT_VERSION);
   return fs::exists(library, error) ? library : fs::path("/proc/self/exe");
 }
 
@@ -143,11 +135,15 @@ int num_nvidia_devices() {
 
 GpuFacts gpu_facts() {
   const GpuList list = list_gpus();
+  std::error_code error;
   GpuFacts facts = {.gpus = {},
                     .unavailable = list.unavailable,
                     .built_with_cuda = built_with_cuda(),
                     .num_devices = num_nvidia_devices(),
-                    .driver = first_line("/sys/module/nvidia/version")};
+                    .driver = first_line("/sys/module/nvidia/version"),
+                    .driver_cuda = driver_cuda_version(),
+                    .toolkit_cuda = cuda_toolkit_version(),
+                    .has_device_file = fs::exists("/dev/nvidiactl", error)};
   for (const cuda_abi::DeviceProperties& gpu : list.gpus) {
     facts.gpus.push_back(str(gpu.name, ", ", bytes_text(gpu.free_bytes), " of ",
                              bytes_text(gpu.total_bytes), " free"));
@@ -215,6 +211,7 @@ Facts gather_facts() {
   facts.gpus = gpu_facts();
   facts.rules = rule_facts();
   facts.model = model_facts();
+  facts.host = gather_host_facts();
   return facts;
 }
 
@@ -238,9 +235,13 @@ Json to_json(const Facts& facts) {
             {"unavailable", facts.gpus.unavailable},
             {"built_with_cuda", facts.gpus.built_with_cuda},
             {"nvidia_devices", facts.gpus.num_devices},
-            {"driver", facts.gpus.driver}}},
+            {"driver", facts.gpus.driver},
+            {"driver_cuda", facts.gpus.driver_cuda},
+            {"toolkit_cuda", facts.gpus.toolkit_cuda},
+            {"device_file", facts.gpus.has_device_file}}},
           {"rules", resource_json(facts.rules)},
-          {"model", resource_json(facts.model)}};
+          {"model", resource_json(facts.model)},
+          {"system", to_json(facts.host)}};
 }
 
 }  // namespace graft::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graft/base/text/json.h"
+#include "graft/cli/doctor/host_facts.h"
 
 namespace graft::cli {
 
@@ -50,8 +51,11 @@ struct GpuFacts {
   std::vector<std::string> gpus = {};  // "NVIDIA H200, 139.0 GiB of 140.4 GiB free"
   std::string unavailable = {};        // why `gpus` is empty
   bool built_with_cuda = false;
-  int num_devices = 0;      // NVIDIA display devices on the PCI bus
-  std::string driver = {};  // version of the loaded driver; empty: none
+  int num_devices = 0;           // NVIDIA display devices on the PCI bus
+  std::string driver = {};       // version of the loaded driver; empty: none
+  int driver_cuda = 0;           // newest CUDA version of libcuda.so.1 (13020: 13.2); 0: no library
+  int toolkit_cuda = 0;          // CUDA version that graft was built with; 0: without
+  bool has_device_file = false;  // /dev/nvidiactl, which a container gets from its runtime
 };
 
 // A folder installed with the program.
@@ -68,6 +72,7 @@ struct Facts {
   GpuFacts gpus;
   ResourceFacts rules;  // rule files
   ResourceFacts model;  // the bundled model
+  HostFacts host;
 };
 
 // Measures the read bandwidth, which takes less than a second.

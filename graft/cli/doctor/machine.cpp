@@ -4,6 +4,7 @@
 #include "graft/perf/machine.h"
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,12 +14,14 @@
 
 #include <fmt/format.h>
 
+#include "graft/base/error.h"
 #include "graft/base/parallel.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/counted.h"
 #include "graft/cli/doctor/gpu_table.h"
 #include "graft/cli/options/model_options.h"
-#include "graft/cli/options/rule_options.h"
+#include "graft/cli/text_file.h"
 #include "graft/perf/limits.h"
 #include "graft/perf/measure.h"
 #include "graft/perf/measure_disk.h"
@@ -46,11 +49,13 @@ std::filesystem::path disk_folder(const MeasureOptions& options) {
 void save(const perf::MachineFigures& machine, const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
+  if (error) fail(path.parent_path().string(), ": cannot create the folder: ", error.message());
   write_text_file(path, perf::to_json(machine).dump(2) + '\n');
 }
 
 void print_limits(const perf::MachineLimits& limits, const perf::CpuFigures& cpu) {
-  fmt::print("cpu        {} threads, {} of memory\n", cpu.threads, bytes_text(cpu.dram_bytes));
+  fmt::print("cpu        {}, {} of memory\n", counted(cpu.threads, "thread"),
+             bytes_text(cpu.dram_bytes));
   fmt::print("  read     {:.1f} GB/s\n", cpu.read_bytes_per_s / 1e9);
   fmt::print("  float32  {:.1f} GFLOP/s, peak {:.1f} GFLOP/s\n", cpu.flops / 1e9,
              limits.f32_flops / 1e9);
@@ -81,10 +86,14 @@ perf::MachineFigures measure_all(ThreadPool& pool, const std::filesystem::path& 
 }
 
 void measure_machine(const MeasureOptions& options) {
+  const std::filesystem::path path = perf::machine_file();
+  if (path.empty() && !options.json)
+    fail("machine: no place to save the figures: set HOME or XDG_CONFIG_HOME, or use --json");
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(options.threads);
   if (!options.json) {
-    fmt::print(stderr, "measuring with {} threads, takes 10 to 60 s\n", pool.num_threads());
+    fmt::print(stderr, "measuring with {}, takes 10 to 60 s\n",
+               counted(static_cast<std::int64_t>(pool.num_threads()), "thread"));
   }
   const std::filesystem::path folder = disk_folder(options);
   const perf::MachineFigures machine = measure_all(pool, folder);
@@ -99,7 +108,6 @@ void measure_machine(const MeasureOptions& options) {
                machine.disk.read_bytes_per_s / 1e9);
   }
   fmt::print("{}", gpu_table(machine.gpus));
-  const std::filesystem::path path = perf::machine_file();
   save(machine, path);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   fmt::print("saved to {} for `graft plan`, took {}\n", path.string(),

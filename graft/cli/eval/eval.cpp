@@ -17,6 +17,7 @@
 #include "graft/cli/eval/eval_checks.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/terminal.h"
+#include "graft/cli/text_file.h"
 
 namespace graft::cli {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -13,8 +14,10 @@
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/counted.h"
 #include "graft/cli/options/model_options.h"
-#include "graft/cli/options/rule_options.h"
+#include "graft/cli/text_file.h"
+#include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
 namespace {
@@ -22,7 +25,7 @@ namespace {
 struct PerplexityOptions {
   ModelOptions model;
   std::string file;
-  std::int64_t window = 1024;
+  std::int64_t window = 0;  // 0: 1024, or less where the context of the model is shorter
   bool decode = false;
   bool json = false;
 };
@@ -60,7 +63,16 @@ Score score_windows(api::LLM& llm,
   return score;
 }
 
-void measure(const PerplexityOptions& options) {
+// The window that the user gave, else 1024 or what the context of the model has room for.
+std::int64_t window_of(const PerplexityOptions& options) {
+  if (options.window > 0) return options.window;
+  constexpr std::int64_t kDefault = 1024;
+  const auto checkpoint = models::open_checkpoint(options.model.model.path());
+  return std::min(kDefault, checkpoint->config().max_position_embeddings - 1);
+}
+
+void measure(PerplexityOptions& options) {
+  options.window = window_of(options);
   api::LlmConfig config = options.model.config();
   config.engine.max_model_len = options.window + 1;
   config.engine.max_num_seqs = 8;
@@ -85,8 +97,9 @@ void measure(const PerplexityOptions& options) {
     fmt::print("{{\"perplexity\": {:.6f}, \"tokens\": {}, \"windows\": {}}}\n", score.perplexity(),
                score.num_tokens, windows.size());
   } else {
-    fmt::print("perplexity {:.4f} over {} tokens in {} windows of {}\n", score.perplexity(),
-               score.num_tokens, windows.size(), options.window);
+    fmt::print("perplexity {:.4f} over {} tokens in {} of {}\n", score.perplexity(),
+               score.num_tokens, counted(static_cast<std::int64_t>(windows.size()), "window"),
+               options.window);
   }
 }
 
@@ -96,10 +109,12 @@ void add_perplexity(Command& app) {
   auto options = std::make_shared<PerplexityOptions>();
   Command* command =
       app.add_subcommand("perplexity", "Measure the perplexity of a model on a text");
-  command->add_option("FILE", options->file, "Text file")->required();
+  command->add_option("FILE", options->file, "Text file; - reads standard input")->required();
   command->footer("Example:\n  graft perplexity book.txt -m model.gguf");
   options->model.add_to(*command);
-  command->add_option("--window", options->window, "Tokens per window (default: 1024)")
+  command
+      ->add_option("--window", options->window,
+                   "Tokens per window (default: 1024, or the context of the model)")
       ->check(Range(2, 1 << 20));
   command->add_flag("--decode", options->decode,
                     "Compute the text in decode steps, one token of a window each, as generating "

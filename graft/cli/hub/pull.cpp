@@ -15,7 +15,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/hub/download_model.h"
 #include "graft/cli/options/rule_options.h"
-#include "graft/cli/plan_fit.h"
+#include "graft/cli/plan/plan_fit.h"
 #include "graft/hub/local_models.h"
 
 namespace graft::cli {

@@ -25,10 +25,14 @@ namespace {
 
 // A plan needs no weights: of a folder without weights, its config.json.
 std::filesystem::path config_or_model(const std::filesystem::path& path) {
-  const std::filesystem::path config = path / "config.json";
+  std::filesystem::path config = path / "config.json";
   const bool has_weights = std::filesystem::exists(path / "model.safetensors") ||
                            std::filesystem::exists(path / "model.safetensors.index.json");
-  return std::filesystem::exists(config) && !has_weights ? config : path;
+  if (!std::filesystem::exists(config) || has_weights) return path;
+  if (std::filesystem::exists(path / "pytorch_model.bin") ||
+      std::filesystem::exists(path / "pytorch_model.bin.index.json"))
+    warn(str(path.string(), ": graft does not read pytorch_model.bin, only safetensors and GGUF"));
+  return config;
 }
 
 std::vector<api::ModelEntry> downloaded_models() {
@@ -57,12 +61,15 @@ std::unique_ptr<models::Checkpoint> open_remote(const std::string& text,
 
 Option* ModelChoice::add_to(Command& command, const std::string& positional) {
   add_folders_to(command, folders);
-  return command
-      .add_option(
-          "-m,--model" + (positional.empty() ? "" : "," + positional), text,
-          "GGUF file, Hugging Face folder, model name, or a model to download such as ORG/REPO "
-          "or ollama:NAME (default: the bundled model)")
-      ->option_text("PATH|NAME");
+  Option* option =
+      command
+          .add_option(
+              "-m,--model" + (positional.empty() ? "" : "," + positional), text,
+              "GGUF file, Hugging Face folder, model name, or a model to download such as ORG/REPO "
+              "or ollama:NAME (default: the bundled model)")
+          ->option_text("PATH|NAME");
+  flag = option;
+  return option;
 }
 
 void ModelChoice::add_folders_to(Command& command, std::vector<std::string>& folders) {
@@ -125,6 +132,7 @@ void ModelOptions::add_all_but_model_to(Command& command) {
       .add_option("--device", device,
                   "Run everything on cpu, cuda or cuda:N (default: decided by the rules)")
       ->option_text("NAME");
+  add_cache_type_to(command, kv_cache_dtype);
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096))
@@ -151,6 +159,7 @@ api::LlmConfig ModelOptions::config() const {
   api::LlmConfig config;
   config.rules = rules;
   config.device = device;
+  config.kv_cache_dtype = kv_cache_dtype;
   config.plugins = plugins.paths();
   config.num_threads = threads;
   if (!cpu_list.empty()) config.cpus = parse_cpu_list(cpu_list);

@@ -21,6 +21,10 @@ namespace graft::cli {
 struct ModelChoice {
   std::string text;  // empty: the bundled model
   std::vector<std::string> folders;
+  const Option* flag = nullptr;  // -m, set by add_to()
+
+  // Whether the user gave -m, rather than a setting.
+  bool is_given() const { return flag != nullptr && flag->count() > 0; }
 
   // `positional`: name of a positional argument that also sets the model, e.g. "MODEL".
   Option* add_to(Command& command, const std::string& positional = "");
@@ -38,8 +42,9 @@ std::filesystem::path find_model(const std::string& text, const api::Catalog& ca
 
 struct ModelOptions {
   ModelChoice model;
-  std::string rules;   // empty: the default of the model family
-  std::string device;  // empty: decided by the rules
+  std::string rules;           // empty: the default of the model family
+  std::string device;          // empty: decided by the rules
+  std::string kv_cache_dtype;  // empty or "auto": decided by the rules
   PluginOptions plugins;
   std::size_t threads = 0;
   std::string cpu_list;  // "0-3,8"; empty: threads are not pinned

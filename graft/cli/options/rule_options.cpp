@@ -2,16 +2,15 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "graft/base/error.h"
-#include "graft/base/system/mapped_file.h"
 #include "graft/convert/planned_types.h"
 #include "graft/models/build/make_blueprint.h"
 #include "graft/ops/devices/gpu_operators.h"
 #include "graft/perf/gpus.h"
+#include "graft/plan/cache_type.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/rules/default_rules.h"
 #include "graft/tensor/gpus.h"
@@ -44,27 +43,6 @@ plan::RuleFile rules_of(const PlanInputs& inputs,
 
 }  // namespace
 
-std::string read_text_file(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
-void write_text_file(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path partial = path.string() + ".partial";
-  std::error_code error;
-  {
-    std::ofstream out(partial, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out) error = std::make_error_code(std::errc::io_error);
-  }
-  if (!error) std::filesystem::rename(partial, path, error);
-  if (!error) return;
-  std::error_code ignored;
-  std::filesystem::remove(partial, ignored);
-  fail(path.string(), ": cannot write: ", error.message());
-}
-
 std::uint64_t parse_bytes(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
@@ -95,6 +73,15 @@ void PluginOptions::add_to(Command& command) {
   command.add_option("--plugin", libraries, "Library with operators; repeatable")
       ->option_text("LIB.so")
       ->allow_extra_args(false);
+}
+
+void add_cache_type_to(Command& command, std::string& value) {
+  command
+      .add_option("--kv-cache-dtype", value,
+                  "Type of the KV cache: auto, f32, f16, bf16, and on CPUs fp8, q8_0, q4_0 "
+                  "(default: auto, that of the rules, else f16)")
+      ->check(IsMember({"auto", "f32", "f16", "bf16", "fp8", "q8_0", "q4_0"}))
+      ->option_text("TYPE");
 }
 
 void MachineOptions::add_to(Command& command) {
@@ -183,6 +170,7 @@ PlannedModel::PlannedModel(std::shared_ptr<const models::Checkpoint> source,
   rules_ = rules_of(inputs, blueprint_, findings);
   plan::load_plugins(inputs.plugins.paths(), rules_, registry_, findings);
   result_ = plan::make_plan(blueprint_, rules_, registry_, inputs.machine);
+  if (result_.ok()) plan::set_cache_type(result_.plan, inputs.kv_cache_dtype);
   result_.findings.insert(result_.findings.begin(), findings.begin(), findings.end());
   plan::sort_findings(result_.findings);
 }

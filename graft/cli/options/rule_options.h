@@ -17,11 +17,6 @@
 
 namespace graft::cli {
 
-// Reads a whole file. Throws Error.
-std::string read_text_file(const std::filesystem::path& path);
-// Writes a temporary file and renames it, so that `path` is never partial. Throws Error.
-void write_text_file(const std::filesystem::path& path, const std::string& text);
-
 // --plugin LIB.so, repeatable: libraries with operators for rules.
 struct PluginOptions {
   std::vector<std::string> libraries;
@@ -29,6 +24,9 @@ struct PluginOptions {
   void add_to(Command& command);
   std::vector<std::filesystem::path> paths() const { return {libraries.begin(), libraries.end()}; }
 };
+
+// --kv-cache-dtype, for plan::set_cache_type().
+void add_cache_type_to(Command& command, std::string& value);
 
 struct MachineOptions {
   int gpus = -1;             // -1: the GPUs of this machine
@@ -69,8 +67,9 @@ struct PlanInputs {
   std::string rules_text = {};  // generated rules
   PluginOptions plugins = {};
   plan::Machine machine = {};
-  std::uint64_t gpu_bytes = 0;  // memory per GPU; 0: unknown
-  std::string type = {};        // "Q4_K_M"; empty: the types of the checkpoint
+  std::uint64_t gpu_bytes = 0;      // memory per GPU; 0: unknown
+  std::string type = {};            // "Q4_K_M"; empty: the types of the checkpoint
+  std::string kv_cache_dtype = {};  // empty: that of the rules
 };
 
 // The blueprint of a checkpoint, with the types it would have after `graft quantize` to `type`

@@ -2,27 +2,48 @@
 
 #include <limits>
 
-#include "graft/cli/options/rule_options.h"
+#include "graft/api/model_sampling.h"
+#include "graft/cli/text_file.h"
 
 namespace graft::cli {
 
 void SamplingOptions::add_to(Command& command) {
   command
-      .add_option("--temperature", temperature, "Sampling temperature; 0 is greedy (default: 0.6)")
+      .add_option("--temperature", temperature,
+                  "Sampling temperature; 0 is greedy (default: the model's, else 0.6)")
       ->check(Range(0.0, 100.0))
       ->option_text("X");
   command
-      .add_option("--top-p", top_p,
-                  "Nucleus sampling: smallest token set with this probability (default: 0.95)")
+      .add_option(
+          "--top-p", top_p,
+          "Nucleus sampling: smallest token set with this probability (default: the model's, "
+          "else 0.95)")
       ->check(Range(0.0, 1.0))
       ->option_text("X");
-  command.add_option("--top-k", top_k, "Sample from the K most likely tokens (default: off)")
+  command
+      .add_option("--top-k", top_k,
+                  "Sample from the K most likely tokens (default: the model's, else off)")
       ->check(Range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
       ->option_text("K");
   command
       .add_option("--min-p", min_p,
                   "Min probability relative to the most likely token (default: off)")
       ->check(Range(0.0, 1.0))
+      ->option_text("X");
+  command
+      .add_option("--repetition-penalty", repetition_penalty,
+                  "Divides the logits of tokens of prompt and answer (default: 1, off)")
+      ->check(Range(0.01, 100.0))
+      ->option_text("X");
+  command
+      .add_option("--presence-penalty", presence_penalty,
+                  "Subtracted from the logits of tokens that the answer has (default: 0)")
+      ->check(Range(-2.0, 2.0))
+      ->option_text("X");
+  command
+      .add_option("--frequency-penalty", frequency_penalty,
+                  "Subtracted for each time that the answer has the token (default: 0)")
+      ->check(Range(-2.0, 2.0))
       ->option_text("X");
   command.add_option("--seed", seed, "Random seed; the same seed gives the same text")
       ->option_text("N");
@@ -54,12 +75,17 @@ void SamplingOptions::add_structured_to(Command& command) {
       ->excludes("--grammar");
 }
 
-api::SamplingParams SamplingOptions::params() const {
+api::SamplingParams SamplingOptions::params(const models::ModelConfig& config) const {
   api::SamplingParams params;
-  params.temperature = temperature;
-  params.top_p = top_p;
-  params.top_k = top_k;
+  params.temperature = temperature.value_or(kTemperature);
+  params.top_p = top_p.value_or(kTopP);
+  params.top_k = top_k.value_or(params.top_k);
+  api::use_model_sampling(config, {.temperature = !temperature, .top_p = !top_p, .top_k = !top_k},
+                          params);
   params.min_p = min_p;
+  params.repetition_penalty = repetition_penalty;
+  params.presence_penalty = presence_penalty;
+  params.frequency_penalty = frequency_penalty;
   params.seed = seed;
   params.max_tokens = max_new_tokens;
   using Kind = StructuredOutput::Kind;

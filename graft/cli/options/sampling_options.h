@@ -10,14 +10,23 @@
 #include "graft/api/llm.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/tier_options.h"
+#include "graft/models/config/model_config.h"
 
 namespace graft::cli {
 
+// For models without sampling defaults of their own.
+inline constexpr double kTemperature = 0.6;
+inline constexpr double kTopP = 0.95;
+
 struct SamplingOptions {
-  double temperature = 0.6;
-  double top_p = 0.95;
-  std::int64_t top_k = 0;
+  // Unset: the value of the model's generation_config.json, else kTemperature and so on.
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<std::int64_t> top_k;
   double min_p = 0;
+  double repetition_penalty = 1;
+  double presence_penalty = 0;
+  double frequency_penalty = 0;
   std::optional<std::uint64_t> seed;
   std::optional<std::int64_t> max_new_tokens;
   std::string think;  // "on", "off", "": the model decides
@@ -30,8 +39,8 @@ struct SamplingOptions {
 
   void add_to(Command& command);
   void add_structured_to(Command& command);
-  // Throws Error when a file cannot be read.
-  api::SamplingParams params() const;
+  // With the defaults of the model. Throws Error when a file cannot be read.
+  api::SamplingParams params(const models::ModelConfig& config) const;
   api::Thinking thinking() const;
 };
 

@@ -19,6 +19,9 @@ constexpr std::array kSettings = {
     SettingInfo{"model", "sprout (bundled)"},
     SettingInfo{"model-dir", "~/.local/share/graft/models"},
     SettingInfo{"rules", "chosen for model and machine"},
+    SettingInfo{"device", "chosen for model and machine"},
+    SettingInfo{"host", "127.0.0.1"},
+    SettingInfo{"port", "8000"},
     SettingInfo{"threads", "one per core"},
     SettingInfo{"cpu-list", "not pinned"},
     SettingInfo{"no-repack", "false"},
@@ -31,14 +34,16 @@ constexpr std::array kSettings = {
     SettingInfo{"kv-dir", "~/.cache/graft/kv"},
     SettingInfo{"chat-template", "the model's"},
     SettingInfo{"system", "none"},
-    SettingInfo{"temperature", "0.6"},
-    SettingInfo{"top-p", "0.95"},
-    SettingInfo{"top-k", "off"},
+    SettingInfo{"temperature", "the model's, else 0.6"},
+    SettingInfo{"top-p", "the model's, else 0.95"},
+    SettingInfo{"top-k", "the model's, else off"},
     SettingInfo{"min-p", "off"},
     SettingInfo{"seed", "random"},
     SettingInfo{"max-new-tokens", "unlimited"},
     SettingInfo{"think", "decided by the model"},
     SettingInfo{"stats", "false"},
+    SettingInfo{"no-markdown", "false"},
+    SettingInfo{"full-context", "drop"},
 };
 
 std::string lower_with_hyphens(std::string_view text) {
@@ -118,8 +123,11 @@ void Settings::read_environment() {
   for (const SettingInfo& setting : kSettings) {
     const std::string variable = variable_of(setting.name);
     const char* value = std::getenv(variable.c_str());
-    if (value != nullptr && *value != '\0')
-      values_[std::string(setting.name)] = {.value = value, .origin = variable};
+    if (value == nullptr || *value == '\0') continue;
+    Setting& found = values_[std::string(setting.name)];
+    found = {.value = value, .origin = variable};
+    // Folders are separated by colons in environment variables, as in PATH.
+    if (setting.name == "model-dir") std::ranges::replace(found.value, ':', ',');
   }
 }
 
@@ -144,7 +152,11 @@ void Settings::apply_to_app(CLI::App& app) const {
 
 fs::path settings_file() {
   const char* chosen = std::getenv("GRAFT_CONFIG");
-  if (chosen != nullptr && *chosen != '\0') return chosen;
+  if (chosen != nullptr && *chosen != '\0') {
+    std::error_code error;
+    if (!fs::exists(chosen, error)) fail("GRAFT_CONFIG: ", chosen, ": no such file");
+    return chosen;
+  }
   const fs::path folder = user_folder("XDG_CONFIG_HOME", ".config");
   return folder.empty() ? folder : folder / "graft.yaml";
 }

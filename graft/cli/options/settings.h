@@ -46,8 +46,8 @@ class Settings {
   std::map<std::string, Setting, std::less<>> values_;
 };
 
-// $GRAFT_CONFIG, else graft.yaml in $XDG_CONFIG_HOME/graft or ~/.config/graft. Never in the working
-// directory: its settings could name a rule file that loads plugins.
+// $GRAFT_CONFIG, which must exist, else graft.yaml in $XDG_CONFIG_HOME/graft or ~/.config/graft.
+// Never in the working directory: its settings could name a rule file that loads plugins.
 std::filesystem::path settings_file();
 
 // $VARIABLE/graft, else $HOME/FALLBACK/graft; empty without $HOME.

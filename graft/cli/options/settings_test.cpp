@@ -1,7 +1,10 @@
 #include "graft/cli/options/settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include <CLI/App.hpp>
 #include <gtest/gtest.h>
@@ -90,13 +93,37 @@ TEST_F(SettingsTest, MissingFileIsEmpty) {
 }
 
 // Every setting must still have its flag.
-TEST_F(SettingsTest, EverySettingIsAChatFlag) {
+TEST_F(SettingsTest, EverySettingIsAFlagOfChatOrServe) {
   Command app("", "graft");
   add_chat(app);
-  const CLI::App* chat = app.app().get_subcommand("chat");
+  add_serve(app);
   for (const SettingInfo& setting : known_settings()) {
-    EXPECT_NE(chat->get_option_no_throw("--" + std::string(setting.name)), nullptr) << setting.name;
+    const std::string flag = "--" + std::string(setting.name);
+    const bool is_flag = std::ranges::any_of(app.app().get_subcommands({}), [&](CLI::App* command) {
+      return command->get_option_no_throw(flag) != nullptr;
+    });
+    EXPECT_TRUE(is_flag) << setting.name;
   }
+}
+
+TEST_F(SettingsTest, VariablesSeparateFoldersByColons) {
+  setenv("GRAFT_MODEL_DIR", "/a:/b,/c", 1);
+  const Settings settings = read("");
+  unsetenv("GRAFT_MODEL_DIR");
+  EXPECT_EQ(settings.find("model-dir")->value, "/a,/b,/c");
+  std::vector<std::string> folders;
+  Command app("", "graft");
+  app.add_subcommand("talk", "")->add_option("--model-dir", folders, "")->delimiter(',');
+  settings.apply(app);
+  EXPECT_EQ(folders, (std::vector<std::string>{"/a", "/b", "/c"}));
+}
+
+TEST_F(SettingsTest, ChosenFileMustExist) {
+  setenv("GRAFT_CONFIG", "/nonexistent/graft.yaml", 1);
+  EXPECT_THROW(settings_file(), Error);
+  setenv("GRAFT_CONFIG", "/dev/null", 1);
+  EXPECT_EQ(Settings(settings_file()).find("threads"), nullptr);
+  unsetenv("GRAFT_CONFIG");
 }
 
 }  // namespace

@@ -18,8 +18,10 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/sampling_options.h"
+#include "graft/cli/run/model_word.h"
 #include "graft/cli/run/run_batch.h"
 #include "graft/cli/terminal.h"
+#include "graft/cli/text_file.h"
 
 namespace graft::cli {
 namespace {
@@ -55,6 +57,27 @@ std::string read_prompt(const std::vector<std::string>& words) {
   return prompt;
 }
 
+// Ollama's `run MODEL PROMPT`: the name of a model on this machine in first place chooses it.
+void take_model(RunCommandOptions& options) {
+  std::vector<std::string>& words = options.words;
+  ModelChoice& model = options.model.model;
+  if (words.empty() || model.is_given() || words[0].find(' ') != std::string::npos) return;
+  const std::string first = words[0];
+  if (names_local_model(first, model.catalog())) {
+    words.erase(words.begin());
+    if (words.empty() && is_terminal(stdin)) {
+      fail("run: ", first, " is a model, and there is no prompt; `graft chat -m ", first,
+           "` opens a conversation");
+    }
+    model.text = first;
+  } else if (looks_like_model(first) && words.size() > 1) {
+    fail("run: ", first, ": no model of that name on this machine; `graft pull ollama:", first,
+         "` downloads one; a prompt of several words goes in quotes");
+  } else if (looks_like_model(first)) {
+    warn(str("\"", first, "\" is taken as the prompt; -m NAME chooses a model"));
+  }
+}
+
 struct SplitAnswer {
   std::string reasoning;
   std::string content;
@@ -83,7 +106,8 @@ int run_one(const RunCommandOptions& options,
     answer.reasoning += part.reasoning;
     answer.content += part.content;
     if (options.json || part.content.empty()) return;
-    std::fwrite(part.content.data(), 1, part.content.size(), stdout);
+    const std::string shown = is_terminal(stdout) ? terminal_safe(part.content) : part.content;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
   };
   const AnswerStats stats = stream_answer(llm, prompt, params, [&](std::string_view text) {
@@ -101,15 +125,16 @@ int run_one(const RunCommandOptions& options,
   return stats.interrupted ? kInterrupted : 0;
 }
 
-int run_prompt(const RunCommandOptions& options) {
+int run_prompt(RunCommandOptions& options) {
+  take_model(options);
   // Read before loading the model, to report errors immediately.
   const std::string text = read_prompt(options.words);
   if (text.empty()) fail("run: the prompt is empty");
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
-  api::SamplingParams params = options.sampling.params();
   const auto llm = options.model.open(config);
+  api::SamplingParams params = options.sampling.params(llm->source().config());
   if (options.raw) return run_one(options, *llm, text, params, chat::ReasoningSplitter());
   const api::ChatFormat format(*llm, options.sampling.chat_template);
   if (!format.warning().empty()) warn(format.warning());
@@ -126,10 +151,18 @@ int run_prompt(const RunCommandOptions& options) {
 }
 
 int run_batch_file(const RunCommandOptions& options) {
-  const std::vector<BatchLine> lines = read_batch(options.batch, options.sampling, options.raw);
+  // Read before loading the model, to report errors immediately.
+  const std::string text = read_text_file(options.batch);
+  if (!options.output.empty()) check_new_file(options.output);
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
   const auto llm = options.model.open(config);
+  const std::vector<BatchLine> lines =
+      parse_batch(text, options.batch,
+                  {.params = options.sampling.params(llm->source().config()),
+                   .thinking = options.sampling.thinking(),
+                   .system = options.sampling.system,
+                   .raw = options.raw});
   return run_batch(*llm, lines, options.sampling.chat_template, options.output);
 }
 
@@ -155,7 +188,8 @@ void add_run(Command& app) {
   Option* batch =
       command
           ->add_option("--batch", options->batch,
-                       "JSON lines file of requests, {\"prompt\": …} or {\"messages\": […]}")
+                       "JSON lines file of requests, {\"prompt\": …} or {\"messages\": […]}, or "
+                       "OpenAI's batch file; - reads standard input")
           ->option_text("FILE")
           ->excludes("PROMPT")
           ->excludes(json);

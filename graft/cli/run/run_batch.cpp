@@ -1,10 +1,9 @@
 #include "graft/cli/run/run_batch.h"
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,73 +14,11 @@
 #include "graft/base/progress.h"
 #include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
-#include "graft/cli/options/rule_options.h"
 #include "graft/cli/terminal.h"
+#include "graft/cli/text_file.h"
 
 namespace graft::cli {
 namespace {
-
-constexpr std::array<std::string_view, 14> kKeys = {
-    "custom_id",   "prompt", "messages", "tools", "max_tokens", "max_completion_tokens",
-    "temperature", "top_p",  "top_k",    "min_p", "seed",       "stop",
-    "model",       "n"};
-
-void check_keys(const OrderedJson& object) {
-  for (const auto& [key, value] : object.items()) {
-    if (std::ranges::find(kKeys, key) == kKeys.end()) fail("unknown key \"", key, "\"");
-  }
-  if (object.value("n", 1) != 1) fail("\"n\" must be 1");
-  if (object.contains("prompt") == object.contains("messages"))
-    fail(R"(expected either "prompt" or "messages")");
-}
-
-template <class T>
-void read_value(const OrderedJson& object, const char* key, T& out) {
-  if (object.contains(key)) out = object.at(key).get<T>();
-}
-
-api::SamplingParams read_params(const OrderedJson& object, api::SamplingParams params) {
-  read_value(object, "temperature", params.temperature);
-  read_value(object, "top_p", params.top_p);
-  read_value(object, "top_k", params.top_k);
-  read_value(object, "min_p", params.min_p);
-  if (object.contains("seed")) params.seed = object.at("seed").get<std::uint64_t>();
-  for (const char* key : {"max_tokens", "max_completion_tokens"}) {
-    if (object.contains(key)) params.max_tokens = object.at(key).get<std::int64_t>();
-  }
-  if (object.contains("stop")) {
-    const OrderedJson& stop = object.at("stop");
-    if (stop.is_string()) {
-      params.stop = {stop.get<std::string>()};
-    } else {
-      params.stop = stop.get<std::vector<std::string>>();
-    }
-  }
-  return params;
-}
-
-BatchLine read_line(const OrderedJson& json, const SamplingOptions& sampling, bool raw) {
-  if (!json.is_object()) fail("expected an object, got ", json.type_name());
-  // OpenAI's batch files: {"custom_id": …, "method": …, "url": …, "body": {…}}.
-  const OrderedJson& object = json.contains("body") ? json.at("body") : json;
-  if (!object.is_object()) fail("\"body\": expected an object, got ", object.type_name());
-  check_keys(object);
-  BatchLine line;
-  line.id = json.value("custom_id", OrderedJson());
-  line.params = read_params(object, sampling.params());
-  line.conversation.thinking = sampling.thinking();
-  line.conversation.tools = object.value("tools", OrderedJson());
-  if (object.contains("messages")) {
-    line.conversation.messages = object.at("messages");
-    return line;
-  }
-  line.prompt = object.at("prompt").get<std::string>();
-  line.raw = raw;
-  if (!sampling.system.empty())
-    line.conversation.messages.push_back({{"role", "system"}, {"content", sampling.system}});
-  line.conversation.messages.push_back({{"role", "user"}, {"content", line.prompt}});
-  return line;
-}
 
 // The answer to one line, filled by the engine's thread.
 struct PendingAnswer {
@@ -107,6 +44,8 @@ class Batch : public std::enable_shared_from_this<Batch> {
         submit_line(i, format);
       } catch (const Error& error) {
         answers_[i]->error = error.what();
+      } catch (const OrderedJson::exception&) {
+        answers_[i]->error = "the messages or tools have a value of the wrong type";
       }
     }
   }
@@ -121,7 +60,15 @@ class Batch : public std::enable_shared_from_this<Batch> {
     return true;
   }
 
+  // In the form of the line.
   OrderedJson result(std::size_t index) const {
+    return lines_[index].is_openai ? openai_result(index) : own_result(index);
+  }
+
+  bool has_error(std::size_t index) const { return !answers_[index]->error.empty(); }
+
+ private:
+  OrderedJson own_result(std::size_t index) const {
     const PendingAnswer& answer = *answers_[index];
     OrderedJson json;
     json["index"] = index;
@@ -139,11 +86,52 @@ class Batch : public std::enable_shared_from_this<Batch> {
     return json;
   }
 
-  bool has_error(std::size_t index) const { return !answers_[index]->error.empty(); }
+  // A line of OpenAI's output files.
+  OrderedJson openai_result(std::size_t index) const {
+    const PendingAnswer& answer = *answers_[index];
+    OrderedJson json = {{"id", fmt::format("batch_req_{}", index)},
+                        {"custom_id", lines_[index].id},
+                        {"response", nullptr},
+                        {"error", nullptr}};
+    if (!answer.error.empty()) {
+      json["error"] = {{"code", "invalid_request"}, {"message", answer.error}};
+      return json;
+    }
+    json["response"] = {{"status_code", 200},
+                        {"request_id", fmt::format("req_{}", index)},
+                        {"body", openai_body_of(index)}};
+    return json;
+  }
 
- private:
+  OrderedJson openai_body_of(std::size_t index) const {
+    const PendingAnswer& answer = *answers_[index];
+    const api::Update& last = *answer.last;
+    OrderedJson choice = {{"index", 0}};
+    if (lines_[index].raw) {
+      choice["text"] = answer.text.content;
+    } else {
+      choice["message"] = {{"role", "assistant"}, {"content", answer.text.content}};
+      if (!answer.text.reasoning.empty())
+        choice["message"]["reasoning_content"] = answer.text.reasoning;
+    }
+    choice["logprobs"] = nullptr;
+    choice["finish_reason"] = to_string(last.finish->reason);
+    const bool is_raw = lines_[index].raw;
+    return {{"id", fmt::format("{}-{}", is_raw ? "cmpl" : "chatcmpl", index)},
+            {"object", is_raw ? "text_completion" : "chat.completion"},
+            {"created", std::time(nullptr)},
+            {"model", llm_.source().config().name},
+            {"choices", OrderedJson::array({choice})},
+            {"usage",
+             {{"prompt_tokens", last.num_prompt},
+              {"completion_tokens", last.num_output},
+              {"total_tokens", last.num_prompt + last.num_output},
+              {"prompt_tokens_details", {{"cached_tokens", last.num_cached}}}}}};
+  }
+
   void submit_line(std::size_t index, const api::ChatFormat& format) {
     const BatchLine& line = lines_[index];
+    if (!line.error.empty()) fail(line.error);
     api::Prompt prompt = line.prompt;
     api::SamplingParams params = line.params;
     if (!line.raw) {
@@ -185,32 +173,6 @@ class Batch : public std::enable_shared_from_this<Batch> {
 };
 
 }  // namespace
-
-std::vector<BatchLine> read_batch(const std::string& file,
-                                  const SamplingOptions& sampling,
-                                  bool raw) {
-  const std::string text = read_text_file(file);
-  std::vector<BatchLine> lines;
-  std::size_t number = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = std::string_view(text).substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = str(file, ":", number);
-    try {
-      lines.push_back(read_line(parse_ordered_json(line, where), sampling, raw));
-    } catch (const OrderedJson::exception& error) {
-      fail(where, ": ", error.what());
-    } catch (const Error& error) {
-      const std::string what = error.what();
-      fail(what.starts_with(where) ? what : str(where, ": ", what));
-    }
-  }
-  if (lines.empty()) fail(file, ": no requests in the file");
-  return lines;
-}
 
 int run_batch(api::LLM& llm,
               const std::vector<BatchLine>& lines,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "graft/cli/options/rule_options.h"
+#include "graft/models/expert_stats.h"
 #include "graft/perf/estimate.h"
 
 namespace graft::cli {
@@ -18,7 +19,8 @@ struct PlanCase {
   perf::MachineFigures machine;       // for rules of a file
   perf::MachineFigures free_machine;  // for generated rules: with the free memory
   perf::Workload load;
-  std::int64_t context = 0;  // as given; 0: placements choose
+  std::int64_t context = 0;               // as given; 0: placements choose
+  models::ExpertPairs expert_pairs = {};  // of earlier runs; empty: unknown
   PlanInputs inputs;
 };
 
@@ -41,8 +43,13 @@ PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::stri
 // Whether generated rules fit where the given ones do not.
 bool generated_rules_fit(const PlanCase& to_plan);
 
-// The mix with the most bytes that fits, of those smaller than the planned type: "Q3_K_M". Empty
-// when none does.
-std::string largest_fitting_type(const PlanCase& to_plan, RuleSource rules);
+struct FittingType {
+  std::string name;         // "Q3_K_M"
+  bool is_written = false;  // by `graft quantize`
+};
+
+// The mix with the most bytes that fits, of those smaller than the planned type; where none does,
+// the type of one to three bits that graft runs and does not write.
+std::optional<FittingType> largest_fitting_type(const PlanCase& to_plan, RuleSource rules);
 
 }  // namespace graft::cli

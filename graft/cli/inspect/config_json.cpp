@@ -1,4 +1,4 @@
-#include "graft/cli/config_json.h"
+#include "graft/cli/inspect/config_json.h"
 
 #include <array>
 #include <utility>

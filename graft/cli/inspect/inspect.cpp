@@ -17,7 +17,7 @@
 #include "graft/base/text/json.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
-#include "graft/cli/config_json.h"
+#include "graft/cli/inspect/config_json.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/parts.h"
 #include "graft/cli/terminal.h"

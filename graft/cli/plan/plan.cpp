@@ -1,21 +1,28 @@
 // graft plan and graft rules check: placement, memory and estimated speed, without reading weights.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "graft/base/error.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
-#include "graft/cli/plan_fit.h"
+#include "graft/cli/plan/plan_fit.h"
 #include "graft/models/build/make_blueprint.h"
 #include "graft/models/build/shapes.h"
+#include "graft/models/expert_stats.h"
+#include "graft/ops/params.h"
 #include "graft/perf/estimate.h"
 #include "graft/plan/report.h"
 
@@ -26,6 +33,8 @@ struct PlanOptions {
   ModelChoice model;
   std::string rules;
   std::string type;  // empty: the types of the checkpoint
+  std::string kv_cache_dtype;
+  std::string expert_stats;  // file
   PluginOptions plugins;
   MachineOptions machine;
   perf::Workload load;
@@ -40,8 +49,20 @@ struct PlanOptions {
 // What would make a model fit that does not.
 struct Remedy {
   bool generated_rules = false;
-  std::string fits_from;  // the largest type that fits; empty: none
+  std::optional<FittingType> fits_from;  // the largest type that fits
 };
+
+// Of the planned model, as runs with --expert-stats have written them.
+models::ExpertPairs pairs_in(const std::string& path, const std::string& model) {
+  const models::ExpertStats stats = models::read_expert_stats(path);
+  const auto found = stats.find(model);
+  if (found != stats.end()) return found->second;
+  std::string known;
+  for (const auto& [name, pairs] : stats)
+    known += (known.empty() ? "" : ", ") + name;
+  fail(path, ": no expert statistics of ", model, " (of: ", known.empty() ? "no model" : known,
+       ")");
+}
 
 PlanCase case_of(const PlanOptions& options) {
   PlanCase to_plan;
@@ -52,12 +73,15 @@ PlanCase case_of(const PlanOptions& options) {
   to_plan.context = options.context;
   if (options.context > 0) to_plan.load.context = options.context;
   if (!options.kv_host.empty()) to_plan.load.host_tier = parse_memory("--kv-host", options.kv_host);
+  if (!options.expert_stats.empty())
+    to_plan.expert_pairs = pairs_in(options.expert_stats, to_plan.source->config().name);
   const std::vector<perf::GpuFigures>& gpus = to_plan.machine.gpus;
   to_plan.inputs = {.rules = options.rules,
                     .plugins = options.plugins,
                     .machine = options.machine.devices(to_plan.machine),
                     .gpu_bytes = gpus.empty() ? 0 : gpus.front().vram_bytes,
-                    .type = options.type};
+                    .type = options.type,
+                    .kv_cache_dtype = options.kv_cache_dtype};
   return to_plan;
 }
 
@@ -89,8 +113,10 @@ std::string type_note(const std::string& type) {
 }
 
 std::string fit_text(const Remedy& remedy) {
-  return remedy.fits_from.empty() ? "No type that `graft quantize` writes fits."
-                                  : fmt::format("Fits from {0} on (--type {0}).", remedy.fits_from);
+  if (!remedy.fits_from) return "No type of at least 1.6 bits fits.";
+  const auto& [type, is_written] = *remedy.fits_from;
+  return fmt::format("Fits from {0} on (--type {0}{1}).", type,
+                     is_written ? "" : "; `graft quantize` does not write it");
 }
 
 void print_from_disk(const perf::MachineFigures& machine, const perf::Estimate& from_disk) {
@@ -102,6 +128,38 @@ void print_from_disk(const perf::MachineFigures& machine, const perf::Estimate& 
       machine.disk.read_bytes_per_s > 0 ? "measured" : "assumed; `graft machine` measures it");
   print_speed("prefill tok/s", from_disk.prefill);
   print_speed("decode tok/s", from_disk.decode);
+}
+
+// Of the layers with copies of experts in GPU memory: "16 of 128".
+std::string copies_text(const plan::Plan& plan) {
+  std::int64_t most = 0;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  std::int64_t all = 0;
+  for (const plan::Placement& placement : plan.placements) {
+    const std::int64_t copies = plan::gpu_experts(placement);
+    if (copies == 0) continue;
+    most = std::max(most, copies);
+    least = std::min(least, copies);
+    all = std::get<ops::ExpertsParams>(placement.module->params).num_experts;
+  }
+  if (most == 0) return "";
+  return fmt::format(
+      "{} of {}", most == least ? std::to_string(most) : fmt::format("{} to {}", least, most), all);
+}
+
+// Experts in host memory: what is streamed, and what copies in GPU memory save.
+void print_experts(const PlanCase& to_plan, const PlannedCase& planned) {
+  const plan::Plan& plan = planned.model->result().plan;
+  if (const std::int64_t from = plan::stream_from(plan); from > 0) {
+    const double bytes = planned.estimate->prefill.streamed_bytes;
+    fmt::print("  prefill streams the experts to the GPU from {} tokens on, {} in a pass of {}\n",
+               from, bytes_text(static_cast<std::uint64_t>(bytes)), to_plan.load.prefill_tokens);
+  }
+  if (const std::string copies = copies_text(plan); !copies.empty()) {
+    fmt::print("  copies of {} experts per layer on the GPU serve {:.1f} % of the routing ({})\n",
+               copies, 100 * planned.estimate->hit_rate,
+               to_plan.expert_pairs.empty() ? "all used equally often" : "of --expert-stats");
+  }
 }
 
 void print_plan(const PlanCase& to_plan, const PlannedCase& planned, const Remedy& remedy) {
@@ -117,9 +175,7 @@ void print_plan(const PlanCase& to_plan, const PlannedCase& planned, const Remed
   fmt::print("\n  batch {}, context {} tokens\n", to_plan.load.parallel, to_plan.load.context);
   fmt::print("  CPU figures: {}\n", machine.cpu_source);
   if (!machine.gpu_source.empty()) fmt::print("  GPU figures: {}\n", machine.gpu_source);
-  const std::int64_t stream_from = plan::stream_from(model.result().plan);
-  if (stream_from > 0)
-    fmt::print("  prefill streams the experts to the GPU from {} tokens on\n", stream_from);
+  print_experts(to_plan, planned);
   if (!planned.from_disk) {
     print_speed("prefill tok/s", planned.estimate->prefill);
     print_speed("decode tok/s", planned.estimate->decode);
@@ -158,6 +214,8 @@ Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Re
   }
   const std::int64_t stream_from = plan::stream_from(model.result().plan);
   json["stream_from"] = stream_from > 0 ? Json(stream_from) : Json();
+  json["streamed_bytes"] = estimate.prefill.streamed_bytes;
+  json["hit_rate"] = estimate.hit_rate;
   json["prefill"] = speed_json(estimate.prefill);
   json["generate"] = speed_json(estimate.decode);
   json["findings"] = plan::findings_json(model.result().findings);
@@ -165,7 +223,7 @@ Json estimate_json(const PlanCase& to_plan, const PlannedCase& planned, const Re
   json["figures"] = {{"cpu", or_null(to_plan.machine.cpu_source)},
                      {"gpus", or_null(to_plan.machine.gpu_source)}};
   json["fits"] = planned.fits();
-  if (!planned.fits()) json["fits_from"] = or_null(remedy.fits_from);
+  if (!planned.fits()) json["fits_from"] = remedy.fits_from ? Json(remedy.fits_from->name) : Json();
   json["from_disk"] = planned.from_disk ? from_disk_json(to_plan, *planned.from_disk) : Json();
   return json;
 }
@@ -294,6 +352,12 @@ void add_plan(Command& app) {
       ->add_option("--type", options->type,
                    "Plan for weights of another type, e.g. Q4_K_M (default: as they are)")
       ->option_text("TYPE");
+  add_cache_type_to(*command, options->kv_cache_dtype);
+  command
+      ->add_option("--expert-stats", options->expert_stats,
+                   "File of expert statistics of earlier runs (default: all experts are used "
+                   "equally often)")
+      ->option_text("FILE");
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--auto", options->automatic,
                     "Print a rule file for this model and machine instead of the plan");

@@ -1,14 +1,19 @@
-#include "graft/cli/plan_fit.h"
+#include "graft/cli/plan/plan_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "graft/convert/planned_types.h"
 #include "graft/models/build/make_blueprint.h"
 #include "graft/perf/auto_rules.h"
+#include "graft/perf/gpu_experts.h"
 
 namespace graft::cli {
 namespace {
@@ -29,18 +34,31 @@ struct TypeSize {
   std::uint64_t bytes = 0;
 };
 
-// The mixes with fewer bytes than `below`, the largest first.
-std::vector<TypeSize> mixes_below(const models::Checkpoint& source, std::uint64_t below) {
-  // One blueprint for all mixes: each sets every type, and a copy has tens of thousands of names.
+// Types that graft runs and does not write, for models that fit with none that it writes.
+constexpr std::array<std::string_view, 7> kForeignTypes = {"IQ3_S",   "IQ3_XXS", "IQ2_S", "IQ2_XS",
+                                                           "IQ2_XXS", "IQ1_M",   "IQ1_S"};
+
+// Those with fewer bytes than `below`, the largest first.
+std::vector<TypeSize> sizes_below(const models::Checkpoint& source,
+                                  std::span<const std::string_view> types,
+                                  std::uint64_t below) {
+  // One blueprint for all types: each sets every type, and a copy has tens of thousands of names.
   plan::Blueprint blueprint = models::make_blueprint(source);
   std::vector<TypeSize> sizes;
-  for (const convert::Mix& mix : convert::mixes()) {
-    convert::set_types(blueprint, source.config(), mix);
+  for (const std::string_view type : types) {
+    convert::set_types(blueprint, source.config(), convert::mix_or_type(type));
     const std::uint64_t bytes = blueprint.weight_bytes();
-    if (bytes < below) sizes.push_back({std::string(mix.name), bytes});
+    if (bytes < below) sizes.push_back({std::string(type), bytes});
   }
   std::ranges::stable_sort(sizes, std::ranges::greater(), &TypeSize::bytes);
   return sizes;
+}
+
+std::vector<std::string_view> written_types() {
+  std::vector<std::string_view> names;
+  for (const convert::Mix& mix : convert::mixes())
+    names.push_back(mix.name);
+  return names;
 }
 
 }  // namespace
@@ -63,9 +81,12 @@ PlannedCase plan_case(const PlanCase& to_plan, RuleSource rules, const std::stri
   planned.model->adjust(machine, placed);
   const plan::PlanResult& result = planned.model->result();
   if (!result.ok()) return planned;
-  planned.estimate = perf::estimate(result.plan, machine, to_plan.load);
+  perf::Workload load = to_plan.load;
+  if (!to_plan.expert_pairs.empty())
+    load.hit_rate = perf::hit_rate(result.plan, to_plan.expert_pairs);
+  planned.estimate = perf::estimate(result.plan, machine, load);
   if (planned.estimate->fits()) return planned;
-  perf::Estimate on_disk = perf::estimate_from_disk(result.plan, machine, to_plan.load);
+  perf::Estimate on_disk = perf::estimate_from_disk(result.plan, machine, load);
   if (on_disk.can_run()) planned.from_disk = std::move(on_disk);
   return planned;
 }
@@ -74,13 +95,22 @@ bool generated_rules_fit(const PlanCase& to_plan) {
   return plan_case(to_plan, RuleSource::Generated, to_plan.inputs.type).fits();
 }
 
-std::string largest_fitting_type(const PlanCase& to_plan, RuleSource rules) {
-  const plan::Blueprint planned = blueprint_in(*to_plan.source, to_plan.inputs.type);
+std::optional<FittingType> largest_fitting_type(const PlanCase& to_plan, RuleSource rules) {
+  const std::uint64_t planned = blueprint_in(*to_plan.source, to_plan.inputs.type).weight_bytes();
   const std::uint64_t memory = total_memory_of(to_plan.machine);
-  for (const TypeSize& size : mixes_below(*to_plan.source, planned.weight_bytes())) {
-    if (size.bytes <= memory && plan_case(to_plan, rules, size.type).fits()) return size.type;
-  }
-  return {};
+  const auto largest = [&](std::span<const std::string_view> types) {
+    std::string found;
+    for (const TypeSize& size : sizes_below(*to_plan.source, types, planned)) {
+      if (found.empty() && size.bytes <= memory && plan_case(to_plan, rules, size.type).fits())
+        found = size.type;
+    }
+    return found;
+  };
+  if (std::string type = largest(written_types()); !type.empty())
+    return FittingType{.name = std::move(type), .is_written = true};
+  if (std::string type = largest(kForeignTypes); !type.empty())
+    return FittingType{.name = std::move(type), .is_written = false};
+  return std::nullopt;
 }
 
 }  // namespace graft::cli

@@ -84,6 +84,9 @@ _graft() {{
     [ -n "$words" ] || [ -z "$path" ] && break
     [ "$path" = "${{path% *}}" ] && path= || path=${{path% *}}
   done
+  case ${{COMP_WORDS[COMP_CWORD - 1]}} in
+    -m | --model) words=$(graft models 2> /dev/null | cut -d ' ' -f 1) ;;
+  esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
   [[ $current == -* ]] || COMPREPLY+=($(compgen -f -- "$current"))
 }}
@@ -124,6 +127,9 @@ _graft() {{
     (( ${{#choices}} )) || [[ -z $route ]] && break
     [[ $route == *' '* ]] && route=${{route% *}} || route=
   done
+  if [[ ${{words[CURRENT - 1]}} == (-m|--model) ]]; then
+    choices=($(graft models 2> /dev/null | cut -d ' ' -f 1))
+  fi
   _describe graft choices
   _files
 }}
@@ -155,8 +161,11 @@ std::string fish_script(const std::vector<CommandEntry>& commands) {
                           help_of(commands, full));
     }
     for (const Flag& flag : command.flags) {
-      text += fmt::format("complete -c graft -n '{}' -l '{}' {}-d '{}'\n", condition,
-                          flag.name.substr(2), flag.takes_value ? "-r " : "", flag.help);
+      const char* values = flag.name == "--model"
+                               ? "-s m -a \"(graft models 2> /dev/null | string split -f 1 ' ')\" "
+                               : "";
+      text += fmt::format("complete -c graft -n '{}' -l '{}' {}{}-d '{}'\n", condition,
+                          flag.name.substr(2), flag.takes_value ? "-r " : "", values, flag.help);
     }
   }
   return text;

@@ -1,0 +1,121 @@
+#include "graft/cli/options/foreign_flags.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "graft/base/error.h"
+#include "graft/base/system/temp_dir.h"
+
+namespace graft::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string refusal(const Words& arguments) {
+  try {
+    translate_flags(arguments);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ForeignFlags, OfKTransformersChat) {
+  EXPECT_EQ(translate_flags({"chat", "--model_path", "org/name", "--gguf_path", "/m/gguf",
+                             "--optimize_config_path", "r.yaml", "--cpu_infer", "33",
+                             "--max_new_tokens=1000", "--chunk_size", "512", "--prompt_file",
+                             "p.txt", "--mode", "normal"}),
+            (Words{"chat", "--rules", "r.yaml", "--threads", "33", "--max-new-tokens=1000",
+                   "--chunk-prefill", "512", "--prompt-file", "p.txt", "--model", "/m/gguf"}));
+  EXPECT_EQ(translate_flags({"chat", "--model_path", "/m"}), (Words{"chat", "--model", "/m"}));
+}
+
+TEST(ForeignFlags, OfKTransformersServer) {
+  EXPECT_EQ(translate_flags({"serve", "--gguf-path", "/m", "--cache_lens", "32768",
+                             "--max-batch-size", "4", "--chunk_size", "256", "--backend_type",
+                             "balance_serve", "--model_name", "v3"}),
+            (Words{"serve", "--kv-blocks", "2048", "--max-num-seqs", "4",
+                   "--max-num-batched-tokens", "256", "--model", "v3=/m"}));
+  EXPECT_EQ(refusal({"serve", "--mode", "nonsense"}),
+            "--mode: graft supports only normal, got \"nonsense\"");
+  EXPECT_EQ(refusal({"serve", "--backend_type", "exllamav2"}),
+            "--backend-type: graft supports only ktransformers balance_serve, got \"exllamav2\"");
+  EXPECT_NE(refusal({"serve", "--force_think"}).find("requests decide"), std::string::npos);
+}
+
+TEST(ForeignFlags, CacheTypesOfLlamaCpp) {
+  EXPECT_EQ(translate_flags({"serve", "-ctk", "q8_0", "-ctv", "Q8_0"}),
+            (Words{"serve", "--kv-cache-dtype", "q8_0"}));
+  EXPECT_EQ(translate_flags({"run", "--cache-type-k=f16"}),
+            (Words{"run", "--kv-cache-dtype", "f16"}));
+  EXPECT_EQ(refusal({"chat", "--cache-type-k", "q8_0", "--cache-type-v", "q4_0"}),
+            "--cache-type-k q8_0, --cache-type-v q4_0: graft stores keys and values in one type; "
+            "pass both, or --kv-cache-dtype");
+  EXPECT_EQ(refusal({"chat", "-ctk", "q8_0"}),
+            "--cache-type-k q8_0, --cache-type-v f16: graft stores keys and values in one type; "
+            "pass both, or --kv-cache-dtype");
+}
+
+TEST(ForeignFlags, ModelPathBringsItsTemplate) {
+  const TempDir folder;
+  std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
+  EXPECT_EQ(
+      translate_flags({"chat", "--gguf_path", "/m.gguf", "--model_path", folder.path().string()}),
+      (Words{"chat", "--chat-template", folder / "chat_template.jinja", "--model", "/m.gguf"}));
+  const TempDir older;  // with the template in tokenizer_config.json
+  const Words words = {"chat", "--gguf_path", "/m.gguf", "--model_path", older.path().string()};
+  const std::string config = older / "tokenizer_config.json";
+  std::ofstream(config) << "{}";
+  EXPECT_EQ(translate_flags(words), (Words{"chat", "--model", "/m.gguf"}));
+  std::ofstream(config) << R"({"chat_template": "x"})";
+  EXPECT_EQ(translate_flags(words),
+            (Words{"chat", "--chat-template", config, "--model", "/m.gguf"}));
+}
+
+TEST(ForeignFlags, BooleansMayOmitTheValue) {
+  EXPECT_EQ(translate_flags({"chat", "--force_think", "--use_cuda_graph"}),
+            (Words{"chat", "--think=on"}));
+  EXPECT_EQ(translate_flags({"run", "--force_think", "True", "--use_cuda_graph", "False"}),
+            (Words{"run", "--think=on", "--enforce-eager"}));
+  EXPECT_EQ(translate_flags({"chat", "--force_think=false"}), Words{"chat"});
+  EXPECT_THROW(translate_flags({"chat", "--use_cuda_graph", "perhaps"}), Error);
+  EXPECT_THROW(translate_flags({"chat", "--cpu_infer"}), Error);
+  EXPECT_EQ(translate_flags({"run", "-fa", "the prompt"}), (Words{"run", "the prompt"}));
+}
+
+TEST(ForeignFlags, OfLlamaCpp) {
+  EXPECT_EQ(translate_flags({"serve", "-m", "a.gguf", "-c", "8192", "-np", "4", "-fa", "on", "-ngl",
+                             "99", "--alias", "small", "--cache-ram", "4096", "--jinja"}),
+            (Words{"serve", "-m", "small=a.gguf", "--max-model-len", "8192", "--max-num-seqs", "4",
+                   "--kv-host", "4096M"}));
+  EXPECT_EQ(translate_flags({"run", "-ngl", "0", "-hf", "org/repo:Q4_K_M", "hi"}),
+            (Words{"run", "--device", "cpu", "hi", "--model", "org/repo:Q4_K_M"}));
+  EXPECT_NE(refusal({"run", "-ngl", "20"}).find("--rules"), std::string::npos);
+  EXPECT_NE(refusal({"serve", "-ot", "exps=CPU"}).find("--rules"), std::string::npos);
+  EXPECT_EQ(refusal({"serve", "-fa", "off"}), "-fa: graft supports only true, got \"off\"");
+}
+
+TEST(ForeignFlags, OfVllm) {
+  EXPECT_EQ(translate_flags({"serve", "--model", "m", "--tensor-parallel-size", "1",
+                             "--served-model-name", "n", "--max-model-len", "4096",
+                             "--enable-prefix-caching", "--swap-space", "8"}),
+            (Words{"serve", "--model", "n=m", "--max-model-len", "4096", "--kv-host", "8G"}));
+  EXPECT_EQ(refusal({"serve", "--tensor-parallel-size", "2"}),
+            "--tensor-parallel-size: graft supports only 1, got \"2\"");
+  EXPECT_NE(refusal({"serve", "--api-key", "k"}).find("--api-key-file"), std::string::npos);
+  EXPECT_NE(refusal({"serve", "-m", "a", "-m", "b", "--served-model-name", "n"}), "");
+}
+
+TEST(ForeignFlags, OtherFlagsAreUnchanged) {
+  const Words arguments = {"chat", "-m", "x", "--system", "a_b", "--temperature=0"};
+  EXPECT_EQ(translate_flags(arguments), arguments);
+  EXPECT_EQ(translate_flags({"bench", "--max_new_tokens", "a_b", "-c", "3"}),
+            (Words{"bench", "--max-new-tokens", "a_b", "-c", "3"}));
+}
+
+}  // namespace
+}  // namespace graft::cli
