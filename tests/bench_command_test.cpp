@@ -1,6 +1,7 @@
 // `graft bench` end to end, without assertions on speed.
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -51,7 +52,7 @@ class BenchCommand : public testing::Test {
 TEST_F(BenchCommand, PrintsOneRowPerTest) {
   const Outcome outcome = bench({"-b", "1,3"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  for (const char* part : {"Q8_0", "1 threads", "kernels", "GB/s", "tok/s", "% of bandwidth",
+  for (const char* part : {"Q8_0", "1 thread,", "kernels", "GB/s", "tok/s", "% of bandwidth",
                            "% of peak", "| pp8 ", "| tg4 ", " ± "})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
   // Header, rule, prefill, decode with batch 1 and 3.
@@ -96,6 +97,51 @@ TEST_F(BenchCommand, LatencyRunsWithoutTheDefaultTests) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("time to first token"), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find("pp512"), std::string::npos) << outcome.out;
+}
+
+TEST_F(BenchCommand, StructuredOutputIsComparedWithPlain) {
+  const std::vector<std::string> small = {"bench", "structured",   "-b", "2",        "--input-len",
+                                          "8",     "--output-len", "6",  "--rounds", "1"};
+  const auto run_small = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = small;
+    words.insert(words.end(), more.begin(), more.end());
+    return run_program(words);
+  };
+  const Outcome outcome = run_small({"--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = parse_json(outcome.out, "bench");
+  EXPECT_EQ(json["batch"], 2);
+  EXPECT_GT(json["decode_tokens_per_s"], 0);
+  EXPECT_GT(json["structured_tokens_per_s"], 0);
+  std::ofstream(folder_ / "short.json") << R"({"type": "boolean"})";
+  expect_user_error(run_small({"--json-schema", folder_ / "short.json"}),
+                    "it must allow longer outputs");
+}
+
+// The KV cache holds one of four conversations: only tiers keep the others.
+TEST_F(BenchCommand, SessionsFindTheirBlocksInTiers) {
+  const Outcome outcome = run_program({"bench",        "sessions",
+                                       "-m",           model(),
+                                       "-t",           "1",
+                                       "--users",      "4",
+                                       "--turns",      "3",
+                                       "--input-len",  "32",
+                                       "--output-len", "2",
+                                       "--parallel",   "1",
+                                       "--kv-host",    "64M",
+                                       "--kv-disk",    "64M",
+                                       "--kv-dir",     (folder_ / "kv").string(),
+                                       "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json results = parse_json(outcome.out, "bench").at("results");
+  ASSERT_EQ(results.size(), 3U);
+  const std::int64_t without = results[0].at("cached_tokens");
+  EXPECT_EQ(results[0].at("tier"), "none");
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(results[i].at("prompt_tokens"), results[0].at("prompt_tokens"));
+    EXPECT_GT(results[i].at("cached_tokens").get<std::int64_t>(), without) << results[i];
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "kv")) << "the run's blocks must be removed";
 }
 
 TEST_F(BenchCommand, AlternatesRoundsWithAPeer) {

@@ -1,6 +1,7 @@
 // `graft inspect`, `convert` and `quantize` end to end.
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -23,11 +24,35 @@ TEST(Program, PrintsHelpAndVersion) {
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   EXPECT_EQ(run_program({"--version"}).out, "graft " GRAFT_VERSION "\n");
   EXPECT_EQ(run_program({"devices"}).exit_code, 0);
+  const Json devices = parse_json(run_program({"devices", "--json"}).out, "devices");
+  EXPECT_GT(devices["cpu"]["threads"], 0);
+}
+
+TEST(Program, PrintsHelpWithoutACommand) {
+  const std::string help = run_program({"--help"}).out;
+  for (const Outcome& outcome : {run_program({}), run_program({"help"})}) {
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_EQ(outcome.out, help);
+  }
+  EXPECT_EQ(run_program({"help", "run"}).out, run_program({"run", "--help"}).out);
+  expect_user_error(run_program({"help", "rnu"}), "did you mean 'run'?");
+}
+
+TEST(Program, LostOutputIsAnError) {
+  const std::string program = GRAFT_PROGRAM;
+  for (const char* command :
+       {"models", "config", "inspect", "plan", "devices", "--help", "bench --help", "doctor"}) {
+    const Outcome outcome = run_command({"/bin/sh", "-c", program + " " + command + " >/dev/full"});
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_EQ(outcome.err, "graft: standard output: cannot write: No space left on device\n")
+        << command;
+  }
 }
 
 TEST(Program, UsageErrorsHaveExitCodeTwo) {
-  EXPECT_EQ(run_program({}).exit_code, 2);
-  EXPECT_EQ(run_program({"frobnicate"}).exit_code, 2);
+  expect_user_error(run_program({"frobnicate"}), "unknown command 'frobnicate'");
+  expect_user_error(run_program({"modles"}), "did you mean 'models'?");
+  expect_user_error(run_program({"list"}), "`graft models`");
   EXPECT_EQ(run_program({"convert"}).exit_code, 2);
   EXPECT_EQ(run_program({"inspect", "x", "--frobnicate"}).exit_code, 2);
 }
@@ -80,8 +105,11 @@ TEST(Quantize, OneStepEqualsTwoSteps) {
   ASSERT_EQ(run_program({"convert", sprout.string(), bf16}).exit_code, 0);
   ASSERT_EQ(run_program({"quantize", bf16, in_two_steps, "Q4_K_M"}).exit_code, 0);
   const Outcome direct =
-      run_program({"quantize", sprout.string(), in_one_step, "Q4_K_M", "-t", "3"});
+      run_program({"quantize", sprout.string(), in_one_step, "Q4_K_M", "-t", "3", "--json"});
   ASSERT_EQ(direct.exit_code, 0) << direct.err;
+  const Json result = parse_json(direct.out, "quantize");
+  EXPECT_EQ(result["bytes"], std::filesystem::file_size(in_one_step));
+  EXPECT_GT(result["types"]["Q4_K"]["tensors"], 0) << direct.out;
   EXPECT_NE(direct.err.find("no multiple of 256"), std::string::npos) << direct.err;
   const auto one = models::open_checkpoint(in_one_step);
   const auto two = models::open_checkpoint(in_two_steps);

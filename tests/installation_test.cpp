@@ -208,6 +208,9 @@ TEST(Installation, BuildsAndRunsTheCustomOperatorExample) {
   ASSERT_FALSE(HasFatalFailure());
   const std::string graft = folder / "prefix/bin/graft";
   must_run({graft, "devices"});
+  for (const char* page : {"man/man1/graft.1", "man/man1/graft-run.1", "zsh/site-functions/_graft",
+                           "bash-completion/completions/graft"})
+    EXPECT_TRUE(fs::exists(folder.path() / "prefix/share" / page)) << page;
   const std::string installed = folder / "prefix/share/graft/rules/cpu.yaml";
   const Outcome plan =
       run_command({graft, "plan", golden.string(), "--gpus", "0", "--rules", installed});

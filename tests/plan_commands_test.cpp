@@ -7,7 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
+#include "graft/base/text/str.h"
+#include "graft/models/families/family.h"
+#include "graft/models/weights/checkpoint.h"
+#include "graft/testing/formats.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -109,6 +115,26 @@ TEST(PlanCommand, RuleFileOfDeepseekV3NeedsWhatKTransformersStates) {
   EXPECT_NEAR(json["devices"]["cpu"]["weights"].get<double>(), 403e9, 5e9);  // packed
 }
 
+TEST(PlanCommand, EveryFamilyWithExpertsHasAHybridRuleFile) {
+  int num_families = 0;
+  for (const std::filesystem::path& folder : golden_checkpoints()) {
+    const auto checkpoint = models::open_checkpoint(folder);
+    if (checkpoint->config().moe.num_experts == 0) continue;
+    const std::string family(checkpoint->config().family->model_type());
+    const std::string rules =
+        (std::filesystem::path(GRAFT_SOURCE_DIR) / "rules/hybrid" / (family + ".yaml")).string();
+    const Outcome outcome = run_program({"plan", folder.string(), "--rules", rules, "--gpus", "1",
+                                         "--vram", "24G", "--dram", "64G", "--json"});
+    ASSERT_EQ(outcome.exit_code, 0) << family << ": " << outcome.err;
+    const Json json = parse_json(outcome.out, "plan");
+    EXPECT_EQ(json["findings"], Json::array()) << family;
+    EXPECT_GT(json["devices"]["cpu"]["weights"], 0) << family;
+    EXPECT_GT(json["devices"]["cuda:0"]["weights"], 0) << family;
+    ++num_families;
+  }
+  EXPECT_GE(num_families, 20);
+}
+
 TEST(PlanCommand, CountsExpertsOnTheGpu) {
   const TempDir folder;
   const std::string rules = folder / "rules.yaml";
@@ -136,6 +162,38 @@ TEST(PlanCommand, CountsExpertsOnTheGpu) {
 }
 
 // Without rules the plan is the one that `--auto` prints.
+// Runs with --expert-stats keep such files.
+TEST(PlanCommand, ReadsStatisticsOfExperts) {
+  TempDir dir;
+  const std::string file = (dir / "stats.json").string();
+  const std::vector<std::string> command = {"plan", "Qwen3-30B-A3B", "--type", "Q4_K_M", "--gpus",
+                                            "1",    "--vram",        "8G",     "--dram", "64G"};
+  const auto plan = [&](std::initializer_list<std::string> more) {
+    std::vector<std::string> all = command;
+    all.insert(all.end(), more);
+    return run_program(all);
+  };
+  const Outcome even = plan({});
+  EXPECT_NE(even.out.find("% of the routing (all used equally often)"), std::string::npos)
+      << even.out;
+  EXPECT_NE(even.out.find(" in a pass of 512\n"), std::string::npos) << even.out;
+  std::string pairs;
+  for (int expert = 0; expert < 128; ++expert)
+    pairs += str(expert == 0 ? "" : ",", expert < 8 ? 1000 : 1);
+  formats::test::write_file(
+      file, str(R"({"version": 1, "models": {"Qwen3-30B-A3B": {"model.layers.7.mlp.experts": [)",
+                pairs, "]}}}"));
+  const Json skewed = parse_json(plan({"--expert-stats", file, "--json"}).out, "plan");
+  EXPECT_GT(skewed["hit_rate"].get<double>(), 0.98);
+  EXPECT_GT(
+      skewed["generate"]["tokens_per_s"].get<double>(),
+      1.3 * parse_json(plan({"--json"}).out, "plan")["generate"]["tokens_per_s"].get<double>());
+  const Outcome other = run_program({"plan", "DeepSeek-V3", "--expert-stats", file});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_EQ(other.err,
+            str("graft: ", file, ": no expert statistics of DeepSeek-V3 (of: Qwen3-30B-A3B)\n"));
+}
+
 TEST(PlanCommand, ChoosesThePlacementThatAutoPrints) {
   const std::vector<std::string> machine = {"--gpus", "2", "--vram", "12G", "--dram", "64G"};
   const auto with = [&](std::vector<std::string> words) {
@@ -166,6 +224,11 @@ TEST(PlanCommand, SaysWhichTypeFits) {
   const Outcome smaller = run_program(
       {"plan", "DeepSeek-V3", "--type", type, "--gpus", "1", "--vram", "24G", "--dram", "256G"});
   EXPECT_EQ(smaller.exit_code, 0) << smaller.out;
+  const Outcome low = run_program(
+      {"plan", "DeepSeek-V3", "--type", type, "--gpus", "1", "--vram", "24G", "--dram", "160G"});
+  EXPECT_NE(low.out.find("Fits from IQ2_XXS on (--type IQ2_XXS; `graft quantize` does not write"),
+            std::string::npos)
+      << low.out;
   const Outcome none =
       run_program({"plan", "DeepSeek-V3", "--gpus", "0", "--dram", "16G", "--json"});
   EXPECT_EQ(none.exit_code, 1);

@@ -34,12 +34,13 @@ double gate_function(plugin::MlpParams::Gate function, double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
 }
 
-// y = down(function(gate(x)) * up(x))
+// y = down(function(min(gate(x), limit)) * clamp(up(x), -limit, limit))
 class PluginMlp final : public plugin::Mlp {
  public:
   explicit PluginMlp(const plugin::BuildContext& context)
       : inner_size_(context.params_as<plugin::MlpParams>().intermediate_size),
         function_(context.params_as<plugin::MlpParams>().gate),
+        limit_(context.params_as<plugin::MlpParams>().limit),
         gate_proj_(context.child<plugin::Linear>("gate_proj")),
         up_proj_(context.child<plugin::Linear>("up_proj")),
         down_proj_(context.child<plugin::Linear>("down_proj")) {}
@@ -51,9 +52,14 @@ class PluginMlp final : public plugin::Mlp {
     up_proj_->forward(x, up, pass);
     pass.threads().parallel_for(static_cast<std::size_t>(x.rows), [&](std::size_t row) {
       float* inner = gate.row(static_cast<std::int64_t>(row));
-      const float* factors = up.row(static_cast<std::int64_t>(row));
-      for (std::int64_t i = 0; i < inner_size_; ++i)
+      float* factors = up.row(static_cast<std::int64_t>(row));
+      for (std::int64_t i = 0; i < inner_size_; ++i) {
+        if (limit_ > 0) {
+          inner[i] = std::min(inner[i], limit_);
+          factors[i] = std::clamp(factors[i], -limit_, limit_);
+        }
         inner[i] = static_cast<float>(gate_function(function_, inner[i])) * factors[i];
+      }
     });
     down_proj_->forward(gate, y, pass);
   }
@@ -61,6 +67,7 @@ class PluginMlp final : public plugin::Mlp {
  private:
   std::int64_t inner_size_;
   plugin::MlpParams::Gate function_;
+  float limit_;
   plugin::Linear* gate_proj_;
   plugin::Linear* up_proj_;
   plugin::Linear* down_proj_;

@@ -198,6 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                          "deepseek-v2-lite",
                                          "deepseek-v3",
                                          "deepseek-v3.2",
+                                         "deepseek-v4",
                                          "llama4"),
                          checkpoint_test_name);
 

@@ -1,8 +1,11 @@
 // The commands run, chat, models, config and completion with the bundled model.
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +16,7 @@
 namespace graft::tests {
 namespace {
 
-const std::string kNoSettings = "GRAFT_CONFIG=/nonexistent/graft.yaml";
+const std::string kNoSettings = "GRAFT_CONFIG=/dev/null";
 
 Outcome run_quietly(const std::vector<std::string>& arguments, const std::string& input = "") {
   return run_program(arguments, {.input = input, .environment = {kNoSettings}});
@@ -104,6 +107,46 @@ TEST(RunCommand, WritesBatchResultsInOrder) {
   EXPECT_EQ(number, 41);
 }
 
+TEST(RunCommand, BatchesInOpenAiFormatFromAPipe) {
+  const Outcome outcome = run_quietly(
+      {"run", "--batch", "-"},
+      R"({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "m",)"
+      R"( "messages": [{"role": "user", "content": "What is 12 + 30?"}]}})"
+      "\nnot JSON\n"
+      R"({"custom_id": "c", "body": {"messages": [], "temperature": "hot"}})"
+      "\n"
+      R"({"prompt": "What is 1 + 2?"})"
+      "\n");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  std::istringstream in(outcome.out);
+  std::vector<Json> lines;
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(parse_json(line, "line"));
+  ASSERT_EQ(lines.size(), 4U) << outcome.out;
+  const Json& body = lines[0]["response"]["body"];
+  EXPECT_EQ(lines[0]["custom_id"], "a");
+  EXPECT_TRUE(lines[0]["error"].is_null());
+  EXPECT_EQ(lines[0]["response"]["status_code"], 200);
+  EXPECT_EQ(body["object"], "chat.completion");
+  // Greedy by default: the generation_config of the bundled model says so.
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "12 + 30 = 42");
+  EXPECT_TRUE(lines[1]["error"].get<std::string>().starts_with("line 2")) << outcome.out;
+  EXPECT_EQ(lines[2]["error"]["message"], "line 3: \"temperature\": expected a number, got string");
+  EXPECT_TRUE(lines[2]["response"].is_null());
+  EXPECT_TRUE(lines[3]["text"].get<std::string>().ends_with("3")) << outcome.out;
+}
+
+TEST(ManCommand, PagesAreMadeFromTheHelp) {
+  const TempDir folder;
+  EXPECT_EQ(run_quietly({"man", "--all", folder.path().string()}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "graft.1"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "graft-rules-check.1"));
+  const Outcome page = run_quietly({"man", "run"});
+  EXPECT_TRUE(page.out.starts_with(".TH graft-run 1 ")) << page.out;
+  EXPECT_NE(page.out.find("\\-\\-batch FILE\n"), std::string::npos) << page.out;
+  expect_user_error(run_quietly({"man", "dance"}), "no command 'dance'");
+}
+
 TEST(ChatCommand, ReadsAPipeAndKeepsTheConversation) {
   const TempDir folder;
   const std::string file = folder / "saved.json";
@@ -117,6 +160,62 @@ TEST(ChatCommand, ReadsAPipeAndKeepsTheConversation) {
       run_quietly({"chat", "--temperature", "0"}, "/load " + file + "\nWhat is my name?\n");
   EXPECT_NE(second.out.find("4 messages from"), std::string::npos) << second.out;
   EXPECT_NE(second.out.find("Ann", second.out.find("saved.json")), std::string::npos) << second.out;
+}
+
+// The number before " of them cached" in the statistics.
+int num_cached_tokens(const std::string& out) {
+  const std::size_t end = out.rfind(" of them cached");
+  const std::size_t begin = end == std::string::npos ? end : out.rfind(' ', end - 1);
+  return begin == std::string::npos ? -1 : std::stoi(out.substr(begin + 1));
+}
+
+TEST(ChatCommand, ResumesWithTheKvCache) {
+  const TempDir folder;
+  const std::string file = folder / "saved.json";
+  const std::string question = "Tell me a story about a fox.\n";
+  const Outcome whole = run_quietly({"chat", "--temperature", "0"}, question + "Another one.\n");
+  const Outcome first = run_quietly({"chat", "--temperature", "0", "--save", file}, question);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  // The file has the blocks, not only the tokens to compute them from.
+  EXPECT_GT(std::filesystem::file_size(file + ".kv"), 100000U);
+  const Outcome second =
+      run_quietly({"chat", "--temperature", "0", "--resume", file}, "Another one.\n");
+  EXPECT_EQ(second.err, "");
+  EXPECT_EQ(first.out + second.out, whole.out);
+  const Outcome stats =
+      run_quietly({"chat", "--temperature", "0", "--resume", file, "--stats"}, "Another one.\n");
+  EXPECT_GT(num_cached_tokens(stats.out), 32) << stats.out;
+
+  std::fstream(file + ".kv", std::ios::in | std::ios::out).seekp(1000) << "damaged";
+  const Outcome damaged =
+      run_quietly({"chat", "--temperature", "0", "--resume", file, "--stats"}, "Another one.\n");
+  EXPECT_EQ(damaged.exit_code, 0);
+  EXPECT_NE(damaged.err.find("saved.json.kv: "), std::string::npos) << damaged.err;
+  EXPECT_EQ(num_cached_tokens(damaged.out), 0) << damaged.out;
+  EXPECT_EQ(damaged.out.substr(0, second.out.size()), second.out);
+
+  std::ofstream(file + ".kv") << "a foreign file";
+  EXPECT_NE(run_quietly({"chat", "--resume", file}, "").err.find("not a saved sequence"),
+            std::string::npos);
+}
+
+TEST(ChatCommand, RetryAnswersAgainAndFullContextMayStop) {
+  const Outcome again =
+      run_quietly({"chat", "--temperature", "0"}, "What is 12 + 30?\n/retry\n/tokens\n");
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_NE(again.out.find("12 + 30 = 42\n12 + 30 = 42\n"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find(", 2 messages, 0 of them left out"), std::string::npos) << again.out;
+  EXPECT_NE(run_quietly({"chat"}, "/retry\n").err.find("no answer"), std::string::npos);
+  std::string questions;
+  for (int i = 0; i < 6; ++i)
+    questions += "What is 12 + 30?\n";
+  const Outcome full = run_quietly(
+      {"chat", "--temperature", "0", "--max-model-len", "128", "--full-context", "stop"},
+      questions);
+  EXPECT_EQ(full.exit_code, 2);
+  EXPECT_NE(full.err.find("the context of 128 tokens is full"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("/reset"), std::string::npos) << full.err;
+  EXPECT_EQ(run_quietly({"chat", "--save", "/none/x"}, "").exit_code, 2);
 }
 
 TEST(ChatCommand, AcceptsKtransformersFlags) {
@@ -202,6 +301,11 @@ TEST(CompletionCommand, CompletesCommandsAndFlags) {
            "; COMP_WORDS=(graft rules ch); COMP_CWORD=2; _graft; echo ${COMPREPLY[@]}"
            "; COMP_WORDS=(graft comp); COMP_CWORD=1; _graft; echo ${COMPREPLY[@]}"});
   EXPECT_EQ(flags.out, "--temperature\ncheck\ncompletion\n") << flags.err;
+  const Outcome models = run_command(
+      {"/bin/bash", "-c",
+       "graft() { " GRAFT_PROGRAM " \"$@\"; }; source " + (folder / "graft.bash").string() +
+           "; COMP_WORDS=(graft chat -m spr); COMP_CWORD=3; _graft; echo ${COMPREPLY[@]}"});
+  EXPECT_EQ(models.out, "sprout\n") << models.err;
   EXPECT_NE(run_quietly({"completion", "zsh"}).out.find("'--temperature:"), std::string::npos);
   EXPECT_NE(run_quietly({"completion", "fish"}).out.find("-l 'temperature' -r"), std::string::npos);
   EXPECT_EQ(run_quietly({"completion", "tcsh"}).exit_code, 2);

@@ -32,7 +32,7 @@ class Terminal : public ::testing::Test {
     const Outcome outcome =
         tmux({"-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "80", "-y", "40",
               "env " + variables + " HOME=" + home_.path().string() +
-                  " ASAN_OPTIONS=detect_leaks=0 LC_ALL=C.UTF-8 GRAFT_CONFIG=/nonexistent " +
+                  " ASAN_OPTIONS=detect_leaks=0 LC_ALL=C.UTF-8 GRAFT_CONFIG=/dev/null " +
                   GRAFT_PROGRAM " chat --temperature 0 " + arguments + "; echo exit code $?; cat"});
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_TRUE(shows("to leave."));
@@ -46,7 +46,10 @@ class Terminal : public ::testing::Test {
   bool is_coloured() {
     return tmux({"capture-pane", "-t", "chat", "-p", "-e"}).out.find('\033') != std::string::npos;
   }
-  std::string screen() { return tmux({"capture-pane", "-t", "chat", "-p", "-S", "-500"}).out; }
+  // -J joins lines that the terminal wrapped, and keeps spaces at their ends.
+  std::string screen() {
+    return tmux({"capture-pane", "-t", "chat", "-p", "-J", "-S", "-500"}).out;
+  }
 
   bool shows(const std::string& text) {
     return becomes([&](const std::string& now) { return now.find(text) != std::string::npos; },
@@ -56,7 +59,9 @@ class Terminal : public ::testing::Test {
   bool is_ready() {
     return becomes(
         [](const std::string& now) {
-          return now.substr(0, now.find_last_not_of(" \n") + 1).ends_with("\n>>>");
+          // The prompt begins with the share of the context that is used.
+          const std::string text = now.substr(0, now.find_last_not_of(" \n") + 1);
+          return text.ends_with("\n>>>") || text.ends_with("% >>>");
         },
         "a prompt");
   }
@@ -114,6 +119,41 @@ TEST_F(Terminal, QuotedLinesAreOneMessage) {
   send_line("12 + 30?");
   send_line("\"\"\"");
   EXPECT_TRUE(shows("42"));
+}
+
+TEST_F(Terminal, PastedLinesAreOneMessage) {
+  start("");
+  tmux({"set-buffer", "What is\n12 +\t30?\n"});
+  tmux({"paste-buffer", "-p", "-t", "chat"});
+  EXPECT_TRUE(shows("What is\u242412 +"));
+  EXPECT_EQ(screen().find("= 42"), std::string::npos) << screen();
+  press("Enter");
+  EXPECT_TRUE(shows("42"));
+  EXPECT_TRUE(is_ready());
+}
+
+TEST_F(Terminal, TabCompletesCommandsAndPaths) {
+  start("");
+  type("/st");
+  press("Tab");
+  EXPECT_TRUE(shows(">>> /stats "));
+  send_line("on");
+  EXPECT_TRUE(shows("statistics after every answer: on"));
+  type("/s");
+  press("Tab");
+  EXPECT_TRUE(shows("/save  /set  /stats  /system"));
+  EXPECT_TRUE(shows("\n>>> /s"));
+}
+
+TEST_F(Terminal, FullContextLeavesOutTheOldestTurns) {
+  start("--max-model-len 128");
+  for (int i = 1; i <= 6; ++i) {
+    send_line("What is " + std::to_string(i) + " + 30?");
+    EXPECT_TRUE(shows("\n" + std::to_string(i) + " + 30 = "));
+    EXPECT_TRUE(is_ready());
+  }
+  EXPECT_TRUE(shows("the model no longer sees the first"));
+  EXPECT_TRUE(shows("/reset"));
 }
 
 TEST_F(Terminal, HandlesResizeAndUnicode) {

@@ -57,6 +57,14 @@ INSTANTIATE_TEST_SUITE_P(Golden, Verify, testing::ValuesIn(kGolden), [](const au
   return name;
 });
 
+// The indexer of the model has scores that are equal.
+TEST(VerifyCommand, ExplainsDifferencesOfAnIndexer) {
+  const Outcome outcome = run_program({"verify", golden_checkpoint("deepseek-v3.2").string()});
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  EXPECT_NE(outcome.out.find("note: an indexer selects the positions"), std::string::npos)
+      << outcome.out;
+}
+
 TEST(VerifyCommand, MissingReferenceIsAUserError) {
   const auto sprout = sprout_checkpoint();
   const Outcome outcome = run_program({"verify", sprout.string()});

@@ -4,6 +4,10 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { createHash } from "node:crypto";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { resolve as resolvePath } from "node:path";
 import { createInterface } from "node:readline";
 import Anthropic from "@anthropic-ai/sdk";
 import { Ollama } from "ollama";
@@ -13,9 +17,40 @@ import { key, question, sum, toolQuestion, tools } from "./common.mjs";
 import { openaiHelperChecks } from "./openai_helpers.mjs";
 
 const [graft, model] = process.argv.slice(2);
-async function start() {
-  const server = spawn(graft, ["serve", "--port", "0", "--model", `sprout=${model}`, "--max-num-seqs", "2", "--max-queue", "1"], {
-    env: { ...process.env, GRAFT_API_KEYS: key },
+
+// Ollama's registry with one model, tiny:latest: the bundled one.
+async function startRegistry() {
+  const blobs = new Map();
+  const layer = (kind, content) => {
+    const digest = `sha256:${createHash("sha256").update(content).digest("hex")}`;
+    blobs.set(digest, content);
+    return { mediaType: `application/vnd.ollama.image.${kind}`, digest, size: content.length };
+  };
+  const manifest = { schemaVersion: 2, config: layer("config", Buffer.from("{}")), layers: [layer("model", readFileSync(model))] };
+  const registry = createServer((request, response) => {
+    const name = request.url.split("/").at(-1);
+    const body = request.url === "/v2/library/tiny/manifests/latest" ? Buffer.from(JSON.stringify(manifest)) : blobs.get(name);
+    const range = request.headers.range?.match(/bytes=(\d+)-(\d+)/);
+    if (!body) return response.writeHead(404).end();
+    if (!range) return response.writeHead(200, { "Content-Length": body.length }).end(body);
+    const [begin, end] = [Number(range[1]), Math.min(Number(range[2]), body.length - 1)];
+    response.writeHead(206, { "Content-Range": `bytes ${begin}-${end}/${body.length}`, "Content-Length": end - begin + 1 });
+    response.end(body.subarray(begin, end + 1));
+  });
+  await new Promise((resolve) => registry.listen(0, "127.0.0.1", resolve));
+  return registry;
+}
+
+async function start(registry) {
+  const data = mkdtempSync("data-");
+  writeFileSync(`${data}/keys`, `${key} admin\n`);
+  const server = spawn(graft, ["serve", "--port", "0", "--model", `sprout=${model}`, "--max-num-seqs", "2", "--max-queue", "1", "--api-key-file", `${data}/keys`], {
+    env: {
+      ...process.env,
+      XDG_DATA_HOME: resolvePath(data),
+      OLLAMA_MODELS: resolvePath(data, "ollama"),
+      GRAFT_OLLAMA_REGISTRY: `http://127.0.0.1:${registry.address().port}`,
+    },
     stdio: ["ignore", "pipe", "inherit"],
   });
   const lines = createInterface({ input: server.stdout });
@@ -23,7 +58,7 @@ async function start() {
     new Promise((resolve) => lines.once("line", (text) => resolve([text]))),
     new Promise((_, reject) => server.once("exit", (code) => reject(new Error(`graft serve ended with ${code}`)))),
   ]);
-  return { server, url: line.match(/https?:\S+/)[0] };
+  return { server, data, url: line.match(/https?:\S+/)[0] };
 }
 
 async function eventually(what, holds) {
@@ -372,8 +407,34 @@ const ollamaChecks = {
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", format: "yaml" }), /format/);
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", options: { mirostat: 2 } }), /mirostat/);
     await assert.rejects(client.generate({ model: "sprout", prompt: "x", options: { num_ctx: 2 } }), /num_ctx/);
-    await assert.rejects(client.copy({ source: "sprout", destination: "x" }), /not supported/);
-    await assert.rejects(client.delete({ model: "sprout" }), /not supported/);
+    await assert.rejects(client.copy({ source: "none", destination: "x" }), /not found/);
+    await assert.rejects(client.delete({ model: "sprout" }), /file of the server/);
+    await assert.rejects(client.pull({ model: "none" }), /none/);
+    await assert.rejects(client.create({ model: "x", from: "sprout", template: "{{ .Prompt }}" }), /Jinja/);
+  },
+
+  async "creates, copies and deletes models"(client) {
+    const created = await client.create({ model: "terse", from: "sprout", system: "You are terse.", parameters: { num_predict: 2 } });
+    assert.equal(created.status, "success");
+    assert.equal((await client.show({ model: "terse" })).system, "You are terse.");
+    await client.copy({ source: "terse", destination: "copied" });
+    const { message, eval_count } = await client.chat({ model: "copied", messages: [question] });
+    assert.ok(message.content.length > 0);
+    assert.equal(eval_count, 2);
+    for (const name of ["terse", "copied"]) await client.delete({ model: name });
+    assert.deepEqual((await client.list()).models.map((entry) => entry.name), ["sprout"]);
+  },
+
+  async "pulls a model"(client) {
+    const seen = [];
+    for await (const part of await client.pull({ model: "tiny", stream: true })) seen.push(part);
+    assert.equal(seen[0].status, "pulling manifest");
+    const layer = seen.find((part) => part.digest);
+    assert.equal(layer.status, `pulling ${layer.digest.slice(7, 19)}`);
+    assert.equal(seen.at(-1).status, "success");
+    const complete = await client.chat({ model: "tiny", messages: [question], options: { temperature: 0 } });
+    assert.equal(complete.message.content, sum);
+    await client.delete({ model: "tiny" });
   },
 
   async "aborts a stream"(client) {
@@ -435,7 +496,8 @@ async function check(name, checks, client, url) {
   }
 }
 
-const { server, url } = await start();
+const registry = await startRegistry();
+const { server, url, data } = await start(registry);
 try {
   const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 });
   await check("openai", openaiChecks, openai, url);
@@ -464,4 +526,6 @@ try {
   assert.equal(await ended, 0);
 } finally {
   server.kill("SIGKILL");
+  registry.close();
+  rmSync(data, { recursive: true, force: true });
 }

@@ -42,6 +42,22 @@ export const openaiHelperChecks = {
     Answer.parse(response.output_parsed);
   },
 
+  // zod writes a pattern for most of these, some with assertions, and names it as the format.
+  async "parses what zod says of strings"(client) {
+    const kinds = {
+      email: z.email(), uuid: z.uuid(), date: z.iso.date(), time: z.iso.time(), ipv4: z.ipv4(), cidr: z.cidrv4(), ulid: z.ulid(), phone: z.e164(),
+      start: z.string().startsWith("ab").max(9), lower: z.string().lowercase().max(9), id: z.nanoid(), size: z.string().min(2).max(4),
+    };
+    for (const [name, kind] of Object.entries(kinds)) {
+      const shape = z.object({ value: kind });
+      const response_format = zodResponseFormat(shape, name);
+      // What the model writes is short where the pattern is; others may be cut off.
+      const { choices } = await client.chat.completions.create({ ...base, max_tokens: 100, response_format });
+      if (choices[0].finish_reason === "stop") shape.parse(JSON.parse(choices[0].message.content));
+      else assert.equal(name, "email");
+    }
+  },
+
   async "refuses to parse an output that was cut off"(client) {
     const request = { ...base, max_tokens: 2, response_format: zodResponseFormat(Answer, "answer") };
     await assert.rejects(client.chat.completions.parse(request), { name: "Error", message: /length/ });

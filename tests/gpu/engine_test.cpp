@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
+#include "graft/base/system/temp_dir.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/cuda/runtime/runtime.h"
@@ -91,7 +92,7 @@ class GpuEngine : public ::testing::Test {
 
 // Ten sequences, so that batches are padded; of different lengths, so that batches change.
 TEST_F(GpuEngine, SamplesTheTokensOfTheHost) {
-  for (const char* name : {"llama", "deepseek-v3"}) {
+  for (const char* name : {"llama", "deepseek-v3", "deepseek-v4"}) {
     models::OpenModel open(folder(name), options());
     for (const std::vector<std::int64_t>& top_ks :
          {std::vector<std::int64_t>(10, 0), {200, 1, 5, 40, 60, 0, 3, 0, 17, 2}}) {
@@ -111,6 +112,42 @@ TEST_F(GpuEngine, SamplesTheTokensOfTheHost) {
         EXPECT_EQ(on_gpu.size(), 10U);
         EXPECT_EQ(on_gpu, on_host) << name << (is_eager ? ", eager" : "");
       }
+    }
+  }
+}
+
+TEST_F(GpuEngine, SavedSequencesContinueInAnotherEngine) {
+  const TempDir folder_of_file;
+  const auto path = folder_of_file / "saved.seq";
+  Request saved = request(3, 40);
+  while (saved.prompt.size() < 37)
+    saved.prompt.push_back(static_cast<TokenId>(saved.prompt.size() * 11 % 250));
+  saved.params.max_tokens = 24;
+  for (const char* name : {"deepseek-v3.2", "deepseek-v4"}) {
+    models::OpenModel open(folder(name), options());
+    Tokens whole;
+    Engine engine(open, nullptr, config());
+    run(engine, {saved}, &whole);
+    ASSERT_EQ(whole.size(), 1U);
+    const std::vector<TokenId>& want = whole.begin()->second;
+    for (const int num_steps : {1, 6}) {
+      {
+        Engine before(open, nullptr, config());
+        const RequestId id = before.add(saved);
+        for (int i = 0; i < num_steps; ++i)
+          before.step();
+        before.save({.request = id, .sample = 0}, path);
+      }
+      Engine after(open, nullptr, config());
+      after.restore(path);
+      Tokens rest;
+      run(after, {}, &rest);
+      ASSERT_EQ(rest.size(), 1U);
+      const std::vector<TokenId>& got = rest.begin()->second;
+      ASSERT_GT(got.size(), 12U);
+      ASSERT_LE(got.size(), want.size());
+      EXPECT_EQ(got, std::vector<TokenId>(want.end() - std::ssize(got), want.end()))
+          << name << " after " << num_steps << " steps";
     }
   }
 }

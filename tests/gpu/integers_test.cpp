@@ -11,9 +11,9 @@
 #include "graft/base/system/temp_dir.h"
 #include "graft/models/generate.h"
 #include "graft/ops/cuda/operators.h"
+#include "graft/testing/checkpoints/integer_checkpoint.h"
 #include "graft/testing/cuda/virtual_gpus.h"
 #include "graft/testing/golden.h"
-#include "graft/testing/integer_checkpoint.h"
 #include "graft/testing/near_logits.h"
 #include "graft/testing/placement.h"
 
@@ -80,9 +80,13 @@ INSTANTIATE_TEST_SUITE_P(
     GpuIntegers,
     ::testing::Values(
         GpuIntegerCase{"compressed", "llama", {"", IntegerPacking::CompressedTensors, 4, 64}},
+        GpuIntegerCase{"gptq", "llama", {"", IntegerPacking::Gptq, 4, 128, true, false, true}},
         GpuIntegerCase{"gptq_order", "llama", {"", IntegerPacking::Gptq, 4, 32, false, true, true}},
         GpuIntegerCase{
             "gptq_order_fused", "phi3", {"", IntegerPacking::Gptq, 4, 64, true, true, true}},
+        GpuIntegerCase{
+            "gptq_order_experts", "qwen3-moe", {"", IntegerPacking::Gptq, 4, 32, true, true, true}},
+        GpuIntegerCase{"awq", "llama", {"", IntegerPacking::Awq, 4, 64, false}},
         GpuIntegerCase{"awq_experts", "qwen3-moe", {"", IntegerPacking::Awq, 4, 32, false}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 

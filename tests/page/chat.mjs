@@ -31,6 +31,23 @@ export const chatChecks = {
     await close();
   },
 
+  // An answer stands closer to its question than to the next one.
+  async "suggests what the model can do"(browser, url) {
+    const { page, problems, close } = await open(browser, url);
+    await page.locator("#model", { hasText: "sprout" }).waitFor();
+    await setting(page, { temperature: "0" });
+    await page.locator(".suggestions button").first().click();
+    await isDone(page);
+    assert.match(await lastText(page), /^I can do small sums/);
+    await ask(page, question);
+    const boxes = await page.locator(".message").evaluateAll((nodes) =>
+      nodes.map((node) => [node.querySelector(".bubble, .markdown").getBoundingClientRect()].map(({ top, bottom }) => ({ top, bottom }))[0]));
+    assert.equal(boxes.length, 4);
+    assert.ok(boxes[1].top - boxes[0].bottom < boxes[2].top - boxes[1].bottom, JSON.stringify(boxes));
+    assert.deepEqual(problems, []);
+    await close();
+  },
+
   async "stops and keeps the partial answer"(browser, url) {
     const { page, problems, close } = await open(browser, url);
     await setting(page, { temperature: "2", max_tokens: "3000", seed: "1" });

@@ -53,7 +53,12 @@ export const picture = async (page, name, options = {}) => pictures && page.scre
 export const answers = (page) => page.locator(".answer");
 export const lastText = async (page) => (await answers(page).last().locator("> .markdown").innerText()).trim();
 export const isDone = (page) => answers(page).last().locator(".actions [aria-label='Answer again']").waitFor();
-export const bubbles = (page) => page.locator(".bubble").allInnerTexts();
+// A bubble is there before its text is.
+export const bubbles = (page) =>
+  eventually("texts in all bubbles", async () => {
+    const texts = await page.locator(".bubble").allInnerTexts();
+    return texts.every((text) => text !== "") && texts;
+  });
 
 export async function send(page, text) {
   await page.fill("#question", text);

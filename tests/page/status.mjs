@@ -15,6 +15,8 @@ export const statusChecks = {
     const body = { model: "sprout", messages: [{ role: "user", content: story }], temperature: 2, max_tokens: 400 };
     const work = [1, 2, 3].map((seed) => fetch(`${url}/v1/chat/completions`, { method: "POST", body: JSON.stringify({ ...body, seed }) }));
     const value = async (title) => (await page.locator(".chart", { hasText: title }).locator("b").first().innerText()).replace(/[^\d.]/g, "");
+    const colours = await page.locator(".chart-value b").evaluateAll((nodes) => nodes.map((node) => getComputedStyle(node).color));
+    assert.equal(new Set(colours).size, 1, "no value is a warning");
     await eventually("tokens per second", async () => Number(await value("Generated")) > 0);
     await Promise.all(work);
     await page.waitForTimeout(pictures ? 6000 : 1500);

@@ -11,7 +11,6 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -58,45 +57,35 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-// A folder with the files that the documents use, `graft` in PATH, and a ./dev that forwards to
-// graft, as the real one does when the program is built.
+// An empty folder per page, `graft` in PATH, and a ./dev that forwards to graft, as the real one
+// does when the program is built. Files that a line needs are made by an earlier line of its page.
 class Documents : public ::testing::Test {
  protected:
   void SetUp() override {
     if (kUnderSanitizers) GTEST_SKIP() << "takes minutes; covered by the release build";
-    const auto config = test_data("configs/DeepSeek-V3");
-    const auto tiny = golden_checkpoint("llama");
     const fs::path& here = folder_.path();
-    fs::create_directory_symlink(config, here / "DeepSeek-V3");
-    fs::create_directory_symlink(tiny, here / "tiny-llama");
     fs::create_directories(here / "bin");
     fs::create_symlink(GRAFT_PROGRAM, here / "bin/graft");
-    write(here / "dev", "#!/bin/sh\nexec graft \"$@\"\n");
-    fs::permissions(here / "dev", fs::perms::owner_all);
-    write(here / "words.txt", "pear apple fig\n");
-    std::string notes;
-    for (int i = 0; i < 100; ++i)
-      notes += "The fox ran over the hill and the bear slept. ";
-    write(here / "notes.txt", notes);
-    write(here / "questions.jsonl", "{\"prompt\": \"What is 1 + 2?\"}\n");
-    write(here / "questions_with_answers.jsonl",
-          "{\"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 2?\"}], \"answer\": "
-          "\"3\", "
-          "\"check\": \"num\"}\n");
-    write(here / "experts.json",
-          R"({"version": 1, "models": {"m": {"model.layers.0.mlp.experts": [3, 0, 9]}}})");
-    write(here / "chat.json", "[{\"role\": \"user\", \"content\": \"Hello\"}]");
-    write(here / "tools.json",
-          "[{\"type\": \"function\", \"function\": {\"name\": \"clock\", \"parameters\": {}}}]");
-    write(here / "my.jinja", "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}");
-    write(here / "my.yaml", "- match: {name: \"\"}\n  replace: {class: default}\n");
   }
 
-  Outcome run_line(const std::string& line) {
+  // The folder in which the lines of a page run.
+  fs::path folder_of(const fs::path& page) {
+    const fs::path folder = folder_.path() / page.stem();
+    if (fs::create_directory(folder)) {
+      write(folder / "dev", "#!/bin/sh\nexec graft \"$@\"\n");
+      fs::permissions(folder / "dev", fs::perms::owner_all);
+    }
+    return folder;
+  }
+
+  Outcome run_line(const fs::path& page, const std::string& line) {
     const std::string here = folder_.path().string();
-    return run_command({"/bin/bash", "-c", "set -o pipefail; cd '" + here + "'; " + line},
-                       {.environment = {"PATH=" + here + "/bin:/usr/bin:/bin", "HOME=" + here,
-                                        "GRAFT_CONFIG=/nonexistent"}});
+    // `head` ends `yes` with SIGPIPE, as it should.
+    const std::string pipes = line.starts_with("yes ") ? "" : "set -o pipefail; ";
+    return run_command(
+        {"/bin/bash", "-c", pipes + "cd '" + folder_of(page).string() + "'; " + line},
+        {.environment = {"PATH=" + here + "/bin:/usr/bin:/bin", "HOME=" + here,
+                         "GRAFT_CONFIG=/dev/null"}});
   }
 
   TempDir folder_;
@@ -127,6 +116,7 @@ TEST_F(Documents, EveryCommandWorks) {
   // They mostly wait, so they run beside the other commands.
   std::vector<std::future<void>> servers;
   for (const fs::path& page : pages()) {
+    folder_of(page);  // made before servers of the page run on other threads
     for (const Block& block : blocks_of(page)) {
       // Commands must be in blocks that this test runs.
       for (const std::string& line : block.lines) {
@@ -136,7 +126,7 @@ TEST_F(Documents, EveryCommandWorks) {
       for (const std::string& line : block.lines) {
         if (line.empty() || is_dev_command(line)) continue;
         const auto run = [this, page, line] {
-          const Outcome outcome = run_line(is_server(line) ? with_timeout(line) : line);
+          const Outcome outcome = run_line(page, is_server(line) ? with_timeout(line) : line);
           EXPECT_EQ(outcome.exit_code, 0) << page << ": " << line << "\n" << outcome.err;
         };
         if (is_server(line)) {
@@ -160,9 +150,9 @@ TEST_F(Documents, GalleryRulesHaveNoFindings) {
     std::string rules;
     for (const std::string& line : block.lines)
       rules += line + "\n";
-    write(folder_.path() / "gallery.yaml", rules);
+    write(folder_of("rules") / "gallery.yaml", rules);
     const Outcome outcome =
-        run_line("graft rules check gallery.yaml -m DeepSeek-V3/config.json --gpus 2");
+        run_line("rules", "graft rules check gallery.yaml -m DeepSeek-V3 --gpus 2");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.out << rules;
     EXPECT_EQ(outcome.out.find("warning"), std::string::npos) << outcome.out << rules;
     ++num_files;

@@ -23,7 +23,8 @@ std::string bundled_model() {
 }
 
 ServerProcess::ServerProcess(const std::vector<std::string>& arguments,
-                             const std::string& error_file) {
+                             const std::string& error_file,
+                             const std::vector<std::string>& environment) {
   std::vector<std::string> words = {GRAFT_PROGRAM, "serve", "--port", "0"};
   const bool names_model = std::ranges::find(arguments, "--model") != arguments.end();
   if (!names_model) words.insert(words.end(), {"--model", "sprout=" + bundled_model()});
@@ -42,7 +43,14 @@ ServerProcess::ServerProcess(const std::vector<std::string>& arguments,
     posix_spawn_file_actions_addopen(&actions, 2, error_file.c_str(), O_WRONLY | O_CREAT | O_APPEND,
                                      0644);
   }
-  const int error = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+  std::vector<std::string> variables = environment;
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
+  std::vector<char*> envp;
+  for (std::string& variable : variables)
+    envp.push_back(variable.data());
+  envp.push_back(nullptr);
+  const int error = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   GRAFT_CHECK(error == 0, words[0], ": ", error);
   ::close(ends[1]);
@@ -203,7 +211,7 @@ std::string request_text(const std::string& method,
   std::string text = method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n";
   for (const auto& [name, value] : headers)
     text += name + ": " + value + "\r\n";
-  if (method == "POST" && !headers.contains("Content-Length"))
+  if ((method == "POST" || !body.empty()) && !headers.contains("Content-Length"))
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
   return text + "\r\n" + body;
 }

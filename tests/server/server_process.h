@@ -20,8 +20,10 @@ namespace graft::tests {
 class ServerProcess {
  public:
   // `error_file`: receives standard error; empty: that of this process.
+  // `environment`: "NAME=VALUE" before the variables of this process.
   explicit ServerProcess(const std::vector<std::string>& arguments = {},
-                         const std::string& error_file = {});
+                         const std::string& error_file = {},
+                         const std::vector<std::string>& environment = {});
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
   ~ServerProcess();

@@ -56,9 +56,11 @@ TEST(ServerStructuredOutput, AnswersMatch) {
   EXPECT_EQ(content_of(chat({{"guided_regex", "x{3}"}})), "xxx");
   EXPECT_EQ(content_of(chat({{"guided_choice", {"only this"}}})), "only this");
   EXPECT_EQ(content_of(chat({{"grammar", "root ::= \"a\" b\nb ::= \"b\"\n"}})), "ab");
-  const Reply ollama = post(
-      server, "/api/chat",
-      structured_body({{"format", kAnswerSchema}, {"stream", false}, {"options", Json::object()}}));
+  Json ollama_body = structured_body({{"format", kAnswerSchema}, {"stream", false}});
+  ollama_body["options"] = {{"temperature", 0}, {"num_predict", 60}};
+  ollama_body.erase("temperature");
+  ollama_body.erase("max_tokens");
+  const Reply ollama = post(server, "/api/chat", ollama_body);
   ASSERT_EQ(ollama.status, 200) << ollama.body;
   expect_answer(ollama.json()["message"]["content"].get<std::string>());
 

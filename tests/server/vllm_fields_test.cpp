@@ -1,6 +1,7 @@
 // vLLM's fields of graft serve over sockets: prompt_logprobs, bad_words; and OpenAI's logit_bias.
 
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -96,6 +97,51 @@ TEST(VllmFields, LogitBiasForcesAndForbidsTokens) {
   const Reply unknown = post(server, kChat, sum_body({{"logit_bias", {{"99999999", 1}}}}));
   EXPECT_EQ(unknown.status, 400) << unknown.body;
   EXPECT_NE(unknown.body.find("logit_bias"), std::string::npos);
+}
+
+// In every API the tokens with logprobs spell the text: the end token is left out.
+TEST(VllmFields, LogprobsSpellTheText) {
+  const ServerProcess server;
+  const auto joined = [](const Json& list, const char* name) {
+    std::string text;
+    for (const Json& token : list)
+      text += name == nullptr ? token.get<std::string>() : token[name].get<std::string>();
+    return text;
+  };
+  for (const bool is_stream : {false, true}) {
+    const Reply reply = post(server, kChat, sum_body({{"logprobs", true}, {"stream", is_stream}}));
+    std::string text;
+    for (const Json& json : is_stream ? events(reply.body) : std::vector<Json>{reply.json()}) {
+      if (!json.is_object()) continue;  // [DONE]
+      const Json& choice = json["choices"][0];
+      if (choice["logprobs"].is_object()) text += joined(choice["logprobs"]["content"], "token");
+    }
+    EXPECT_EQ(text, kAnswer) << reply.body;
+  }
+  const Json chat = post(server, kChat, sum_body({{"logprobs", true}})).json();
+  EXPECT_EQ(chat["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(chat["choices"][0]["logprobs"]["content"].size() + 1,
+            chat["usage"]["completion_tokens"])
+      << "the end token is counted";
+  const std::string prompt =
+      post(server, "/apply-template", sum_body()).json()["prompt"].get<std::string>();
+  const Json body = {{"prompt", prompt}, {"temperature", 0}, {"max_tokens", 16}, {"logprobs", 0}};
+  const Json completion = post(server, kCompletions, body).json()["choices"][0];
+  EXPECT_EQ(joined(completion["logprobs"]["tokens"], nullptr), kAnswer) << completion;
+  const Json response = post(server, "/v1/responses",
+                             {{"input", "Find the sum of 62 and 1."},
+                              {"temperature", 0},
+                              {"include", {"message.output_text.logprobs"}}})
+                            .json();
+  EXPECT_EQ(joined(response["output"][0]["content"][0]["logprobs"], "token"), kAnswer) << response;
+  const Json ollama = post(server, "/api/chat",
+                           {{"model", "sprout"},
+                            {"messages", sum_body()["messages"]},
+                            {"logprobs", true},
+                            {"stream", false},
+                            {"options", {{"temperature", 0}}}})
+                          .json();
+  EXPECT_EQ(joined(ollama["logprobs"], "token"), kAnswer) << ollama;
 }
 
 }  // namespace
