@@ -15,7 +15,7 @@
 #include "graft/models/generate.h"
 #include "graft/models/open_model.h"
 #include "graft/perf/estimate.h"
-#include "graft/perf/measure.h"
+#include "graft/perf/measure/measure.h"
 
 namespace {
 

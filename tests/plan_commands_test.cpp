@@ -280,6 +280,19 @@ TEST(PlanCommand, AutoWritesNoRulesThatDoNotFit) {
   EXPECT_TRUE(smaller.out.starts_with("# Weights in Q4_K_M.\n# DeepSeek-V3 for ")) << smaller.out;
 }
 
+TEST(PlanCommand, PlansForMachinesByName) {
+  const Outcome server =
+      run_program({"plan", "DeepSeek-V3", "--type", "F8_E4M3", "--machine", "h100-server"});
+  EXPECT_EQ(server.exit_code, 0) << server.out << server.err;
+  for (const char* part : {"weights in F8_E4M3", "assumed, 56 cores", "H100 80GB HBM3, published"})
+    EXPECT_NE(server.out.find(part), std::string::npos) << part << " in " << server.out;
+  const Outcome unknown = run_program({"plan", "DeepSeek-V3", "--machine", "toaster"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("--machine toaster: no such file; machines known by name: laptop, "),
+            std::string::npos)
+      << unknown.err;
+}
+
 TEST(PlanCommand, RejectsWhatItDoesNotUnderstand) {
   const Outcome unit = run_program({"plan", "DeepSeek-V3", "--gpus", "1", "--vram", "24"});
   EXPECT_EQ(unit.exit_code, 2);
@@ -366,7 +379,7 @@ TEST(RulesCommand, ChecksKwargsForAMachineWithGpus) {
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
 }
 
-TEST(RulesCommand, WarnsAboutWhatDoesNotFit) {
+TEST(RulesCommand, ReportsWhatDoesNotFit) {
   const auto config = test_data("configs/Qwen3-30B-A3B/config.json");
   const TempDir folder;
   const std::string rules = folder / "rules.yaml";
@@ -378,9 +391,10 @@ TEST(RulesCommand, WarnsAboutWhatDoesNotFit) {
     return run_program(words);
   };
   const Outcome small = check({"--gpus", "1", "--vram", "8G"});
-  EXPECT_EQ(small.exit_code, 0) << small.out;
-  EXPECT_NE(small.out.find("warning: the model does not fit: cuda:0 needs "), std::string::npos)
+  EXPECT_EQ(small.exit_code, 1) << small.out;
+  EXPECT_NE(small.out.find("error: the model does not fit: cuda:0 needs "), std::string::npos)
       << small.out;
+  EXPECT_NE(small.out.find("valid, but too large"), std::string::npos) << small.out;
   for (const Outcome& large : {check({"--gpus", "1", "--vram", "640G"}), check({"--gpus", "1"})})
     EXPECT_EQ(large.out.find("does not fit"), std::string::npos) << large.out;
   const Outcome none = check({"--gpus", "0"});

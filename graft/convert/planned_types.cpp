@@ -21,20 +21,34 @@ bool is_kv_b(const models::MappedName& mapped) {
          mapped.transform == TensorTransform::KvBValue;
 }
 
+constexpr bool is_float8(DType type) {
+  return type == DType::F8_E4M3 || type == DType::F8_E5M2;
+}
+
+// The embedding and the head stay in 16 bits in published FP8 checkpoints. The scales of the others,
+// one for 128 x 128 values, are not counted.
+bool is_table(const plan::WeightSpec& weight) {
+  return weight.name.find("embed_tokens") != std::string::npos ||
+         weight.name.find("lm_head") != std::string::npos;
+}
+
 DType planned_type(const plan::WeightSpec& weight,
                    const models::ModelConfig& config,
                    const Mix& mix) {
   if (is_id_type(weight.dtype)) return DType::I32;
   const std::vector<models::MappedName> mapped = models::to_gguf(config, weight.name);
+  const bool is_float = is_float8(mix.base);
   // GGUF splits kv_b_proj into two tensors; joining them when loading needs decoded values.
-  if (std::ranges::any_of(mapped, is_kv_b)) return DType::F32;
+  if (std::ranges::any_of(mapped, is_kv_b)) return is_float ? mix.base : DType::F32;
   // Fused weights such as glm4's gate_up_proj have no name of their own; no mix has exceptions for
   // them.
   TensorShape tensor = {.name = mapped.empty() ? weight.name : mapped.front().name,
                         .shape = weight.shape};
   // A shared expert's gate is [1, n] in the checkpoint and [n] in GGUF.
   if (tensor.shape.size() == 2 && tensor.shape[0] == 1) tensor.shape.erase(tensor.shape.begin());
-  return is_quantizable(tensor) ? choose_type(mix, config, tensor).type : DType::F32;
+  if (!is_quantizable(tensor)) return DType::F32;
+  if (is_float) return is_table(weight) ? DType::BF16 : mix.base;
+  return choose_type(mix, config, tensor).type;
 }
 
 class TypeSetter {
@@ -83,7 +97,8 @@ Mix mix_or_type(std::string_view name) {
   const auto all = mixes();
   const bool is_base = type && std::ranges::find(all, *type, &Mix::base) != all.end();
   // A type that is the base of a mix ("Q4_K") names that mix, as for `graft quantize`.
-  if (!type || !is_quantized(*type) || is_base) return find_mix(name);
+  const bool is_planned = type && (is_quantized(*type) || is_float8(*type));
+  if (!is_planned || is_base) return find_mix(name);
   return {.name = graft::name(*type),
           .base = *type,
           .file_type = kNoFileType,

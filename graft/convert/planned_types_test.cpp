@@ -79,11 +79,21 @@ TEST(PlannedTypes, DeepseekV3InQ4KMHasTheKnownSize) {
   EXPECT_EQ(experts->weights[0].dtype, DType::Q4_K);
 }
 
+TEST(PlannedTypes, DeepseekV3InFP8HasThePublishedSize) {
+  const plan::Blueprint blueprint = planned(models::shape_config("DeepSeek-V3"), "F8_E4M3");
+  // 671 B parameters, of which the embedding and the head have 1.9 B in 16 bits.
+  EXPECT_NEAR(static_cast<double>(blueprint.weight_bytes()), 673e9, 2e9);
+  EXPECT_EQ(blueprint.find("lm_head")->weights[0].dtype, DType::BF16);
+  EXPECT_EQ(blueprint.find("model.layers.3.self_attn.kv_b_proj")->weights[0].dtype, DType::F8_E4M3);
+  EXPECT_EQ(blueprint.find("model.layers.10.mlp.gate")->weights[0].dtype, DType::F32);
+}
+
 TEST(PlannedTypes, AnyQuantizedTypeIsAccepted) {
   EXPECT_EQ(mix_or_type("Q4_K").name, "Q4_K_M");
   EXPECT_EQ(mix_or_type("bf16").base, DType::BF16);
   EXPECT_EQ(mix_or_type("iq2_xs").base, DType::IQ2_XS);
-  for (const char* unknown : {"Q9", "I32", "F8_E4M3"})
+  EXPECT_EQ(mix_or_type("f8_e4m3").base, DType::F8_E4M3);
+  for (const char* unknown : {"Q9", "I32", "F64"})
     EXPECT_THROW(mix_or_type(unknown), Error) << unknown;
 }
 

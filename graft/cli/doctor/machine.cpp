@@ -23,9 +23,9 @@
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/perf/limits.h"
-#include "graft/perf/measure.h"
-#include "graft/perf/measure_disk.h"
-#include "graft/perf/measure_gpus.h"
+#include "graft/perf/measure/measure.h"
+#include "graft/perf/measure/measure_disk.h"
+#include "graft/perf/measure/measure_gpus.h"
 #include "graft/tensor/gpus.h"
 
 namespace graft::cli {

@@ -2,6 +2,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include "graft/models/build/make_blueprint.h"
 #include "graft/ops/devices/gpu_operators.h"
 #include "graft/perf/gpus.h"
+#include "graft/perf/named_machines.h"
 #include "graft/plan/cache_type.h"
 #include "graft/plan/plugins.h"
 #include "graft/plan/rules/default_rules.h"
@@ -39,6 +43,23 @@ plan::RuleFile rules_of(const PlanInputs& inputs,
       inputs.gpu_bytes != 0 && plan::fits_gpu(blueprint.weight_bytes(), inputs.gpu_bytes);
   return plan::read_rules(plan::default_rules(blueprint.family, inputs.machine.num_gpus, fits),
                           findings);
+}
+
+std::string machine_names() {
+  std::string names;
+  for (const perf::NamedMachine& machine : perf::named_machines())
+    names += (names.empty() ? "" : ", ") + std::string(machine.name);
+  return names;
+}
+
+perf::MachineFigures other_machine(const std::string& file_or_name) {
+  if (std::optional<perf::MachineFigures> named = perf::machine_by_name(file_or_name))
+    return *std::move(named);
+  std::error_code unknown;
+  const bool is_name = file_or_name.find_first_of("./") == std::string::npos;
+  if (is_name && !std::filesystem::exists(file_or_name, unknown))
+    fail("--machine ", file_or_name, ": no such file; machines known by name: ", machine_names());
+  return perf::machine_from_json(read_json_file(file_or_name), file_or_name);
 }
 
 }  // namespace
@@ -91,7 +112,8 @@ void MachineOptions::add_to(Command& command) {
   command.add_option("--dram", dram, "Host memory, e.g. 512G");
   command
       .add_option("--machine", file,
-                  "JSON file with the measurements of another machine (`graft machine --json`)")
+                  "Another machine: a file of `graft machine --json`, or one of " + machine_names())
+      ->option_text("FILE|NAME")
       ->excludes("--gpus");
 }
 
@@ -107,8 +129,7 @@ void MachineOptions::add_cpu_to(Command& command) {
 }
 
 perf::MachineFigures MachineOptions::figures() const {
-  perf::MachineFigures machine =
-      file.empty() ? perf::this_machine() : perf::machine_from_json(read_json_file(file), file);
+  perf::MachineFigures machine = file.empty() ? perf::this_machine() : other_machine(file);
   set_gpus(machine);
   if (!dram.empty()) machine.cpu.dram_bytes = parse_memory("--dram", dram);
   if (cpu_bandwidth > 0 || threads > 0) perf::assume_cpu(machine, cpu_bandwidth * 1e9, threads);

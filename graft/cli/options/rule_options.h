@@ -32,7 +32,7 @@ struct MachineOptions {
   int gpus = -1;             // -1: the GPUs of this machine
   std::string vram;          // per GPU, "24G"
   std::string dram;          // "512G"
-  std::string file;          // machine.json
+  std::string file;          // machine.json, or the name of a machine
   double cpu_bandwidth = 0;  // GB/s; 0: that of the figures
   int threads = 0;           // 0: those of the figures
 

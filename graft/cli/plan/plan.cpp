@@ -264,7 +264,7 @@ int plan_model(const PlanOptions& options) {
   return planned.fits() ? 0 : 1;
 }
 
-// Warns about devices that the model does not fit. For another machine than this one, only where
+// The devices that the model does not fit. For another machine than this one, only where
 // the options state how much memory it has.
 std::vector<plan::Finding> memory_findings(const PlanOptions& options,
                                            const PlanCase& to_check,
@@ -276,7 +276,7 @@ std::vector<plan::Finding> memory_findings(const PlanOptions& options,
     const bool is_stated = !(device == kCpu ? given.dram : given.vram).empty();
     if (bytes.fits() || !(has_figures || is_stated)) continue;
     findings.push_back(
-        {.kind = plan::Finding::Kind::Warning,
+        {.kind = plan::Finding::Kind::Error,
          .where = options.rules,
          .text = fmt::format("the model does not fit: {} needs {}, has {}", to_string(device),
                              bytes_text(bytes.total()), bytes_text(bytes.capacity))});
@@ -292,9 +292,12 @@ int check_rules(const PlanOptions& options) {
   const PlannedModel& model = *checked.model;
   const plan::PlanResult& result = model.result();
   std::vector<plan::Finding> findings = result.findings;
+  bool fits = true;
   if (checked.estimate) {
-    for (plan::Finding& finding : memory_findings(options, to_check, *checked.estimate))
+    for (plan::Finding& finding : memory_findings(options, to_check, *checked.estimate)) {
       findings.push_back(std::move(finding));
+      fits = false;
+    }
     plan::sort_findings(findings);
   }
   if (options.json) {
@@ -303,9 +306,10 @@ int check_rules(const PlanOptions& options) {
   } else {
     fmt::print("{}", plan::findings_text(findings));
     fmt::print("{}: {} rules, {} for {}\n", options.rules, model.rules().rules.size(),
-               result.ok() ? "valid" : "NOT VALID", model.blueprint().model_name);
+               !result.ok() ? "NOT VALID" : fits ? "valid" : "valid, but too large",
+               model.blueprint().model_name);
   }
-  return result.ok() ? 0 : 1;
+  return result.ok() && fits ? 0 : 1;
 }
 
 void add_load(Command& command, PlanOptions& options) {
@@ -342,6 +346,7 @@ void add_plan(Command& app) {
       "  graft plan                                      the bundled model on this machine\n"
       "  graft plan DeepSeek-V3 --type Q4_K_M --gpus 1 --vram 24G --dram 384G\n"
       "  graft plan config.json --gpus 1 --vram 24G --dram 512G\n"
+      "  graft plan DeepSeek-V3 --type F8_E4M3 --machine h100-server\n"
       "  graft plan model.gguf --auto > my.yaml          a rule file for this machine\n"
       "\nExit code 1: the model does not fit into memory. It may run from disk, slowly.\n" +
       shape_summaries());
@@ -373,6 +378,7 @@ void add_rules(Command& app) {
   Command* rules = app.add_subcommand("rules", "Work with rule files");
   rules->require_subcommand(1);
   Command* command = rules->add_subcommand("check", "Report errors and warnings in a rule file");
+  command->footer("Exit code 1: the rules have errors, or the model does not fit into the memory.");
   command->add_option("FILE", options->rules, "Rule file")->required();
   options->model.add_to(*command);
   command->add_flag("--json", options->json, "Print JSON");

@@ -1,4 +1,4 @@
-#include "graft/perf/measure.h"
+#include "graft/perf/measure/measure.h"
 
 #include <algorithm>
 #include <array>

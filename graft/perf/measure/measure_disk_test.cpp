@@ -1,4 +1,4 @@
-#include "graft/perf/measure_disk.h"
+#include "graft/perf/measure/measure_disk.h"
 
 #include <gtest/gtest.h>
 

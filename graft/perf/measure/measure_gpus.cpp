@@ -1,4 +1,4 @@
-#include "graft/perf/measure_gpus.h"
+#include "graft/perf/measure/measure_gpus.h"
 
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
