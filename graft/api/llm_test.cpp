@@ -20,6 +20,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
+#include "graft/testing/amx.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
@@ -124,7 +125,8 @@ TEST_P(SproutReference, ContinuationMatchesTheReference) {
       continue;
     }
     const auto step = static_cast<std::size_t>(differs - tokens.begin());
-    EXPECT_LE(want.at("top2_gaps").at(step).get<double>(), GetParam().max_gap)
+    const double max_gap = std::max(GetParam().max_gap, rounds_to_bf16() ? 0.1 : 0.0);
+    EXPECT_LE(want.at("top2_gaps").at(step).get<double>(), max_gap)
         << "prompt " << i << ", step " << step;
   }
 }

@@ -14,6 +14,7 @@
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/verify.h"
 #include "graft/models/weights/weight_store.h"
+#include "graft/testing/amx.h"
 #include "graft/testing/checkpoints/fp8_checkpoint.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/near_logits.h"
@@ -49,8 +50,11 @@ TEST_P(Fp8Model, ComputesWithTheStoredValues) {
                               GetParam().form);
   ASSERT_GT(written.num_quantized(), 8);
   const std::vector<float> want = logits_of(written.floats(), false);
-  for (const bool repack : {false, true})
-    EXPECT_LT(testing::relative_error(logits_of(written.fp8(), repack), want), 1e-5) << repack;
+  for (const bool repack : {false, true}) {
+    // Rounded activations may choose other experts.
+    const double tolerance = repack && rounds_to_bf16() ? 0.1 : 1e-5;
+    EXPECT_LT(testing::relative_error(logits_of(written.fp8(), repack), want), tolerance) << repack;
+  }
 }
 
 TEST_P(Fp8Model, KeepsTheBits) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "graft/testing/amx.h"
 #include "graft/testing/parity/cases.h"
 #include "graft/testing/parity/weights.h"
 
@@ -90,7 +91,7 @@ Allowed allowed(const Tolerance& tolerance, const ParitySetting& setting) {
   if (setting.is_precise) return {"precise", tolerance.precise};
   if (setting.weights == DType::F32) return {"f32", tolerance.f32};
   if (is_quantized(setting.weights)) return {"quantized", tolerance.quantized};
-  return {"half", tolerance.half};
+  return {"half", (rounds_to_bf16() ? 2 : 1) * tolerance.half};
 }
 
 bool supports(const OperatorInfo& info, const Kwargs& kwargs) {
