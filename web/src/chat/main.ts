@@ -25,6 +25,9 @@ import { newId, Store, titleOf, type Attachment, type Conversation, type Message
 import { fromFile } from "./transfer";
 import { attach, cut, drop, renew, switchTo, type Versions } from "./versions";
 
+const firstReloadDelay = 1000; // ms
+const maxReloadDelay = 30_000;
+
 class Page {
   private readonly store = new Store();
   private readonly answering = new Answering(
@@ -34,6 +37,8 @@ class Page {
   private current: Conversation;
   private models: ModelRow[] = [];
   private isUnreachable = false;
+  private reload?: number; // timer
+  private reloadDelay = firstReloadDelay;
   private readonly dirty = new Set<Conversation>();
 
   private sidebar!: Sidebar;
@@ -130,10 +135,22 @@ class Page {
     try {
       this.showModels(await listModels());
       this.isUnreachable = false;
+      this.expectLoaded();
     } catch (error) {
       this.isUnreachable = !(error instanceof ServerError);
       if (error instanceof ServerError && error.status === 401) this.settings(true);
       else toast(errorText(error));
+    }
+  }
+
+  // A server that has just started is still loading: its model has no device yet.
+  private expectLoaded(): void {
+    clearTimeout(this.reload);
+    if (this.models.some(({ isLoaded }) => isLoaded)) {
+      this.reloadDelay = firstReloadDelay;
+    } else {
+      this.reload = window.setTimeout(() => void this.loadModels(), this.reloadDelay);
+      this.reloadDelay = Math.min(2 * this.reloadDelay, maxReloadDelay);
     }
   }
 
