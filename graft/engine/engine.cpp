@@ -176,7 +176,7 @@ Engine::~Engine() {
 
 bool Engine::has_work() const {
   return !scheduler_.is_idle() || !pending_.empty() || in_flight_.has_value() ||
-         (tiers_ != nullptr && tiers_->num_queued() > 0);
+         (tiers_ != nullptr && (tiers_->num_queued() > 0 || !tier_copies_.empty()));
 }
 
 void Engine::check(const Request& request) const {
@@ -309,7 +309,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
 
 void Engine::release_idle_memory() {
   settle();
-  store_blocks(/*max_seconds=*/-1);
+  finish_storing();
   const std::vector<BlockId> ids = blocks_.evict_free();
   for (std::size_t first = 0; first < ids.size();) {
     std::size_t end = first + 1;

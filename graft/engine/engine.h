@@ -7,7 +7,9 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -26,8 +28,10 @@
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
 #include "graft/engine/states/state_slots.h"
+#include "graft/engine/tiers/block_memory.h"
 #include "graft/engine/tiers/kv_tiers.h"
 #include "graft/engine/tiers/sequence_tiers.h"
+#include "graft/engine/tiers/tier_entry.h"
 #include "graft/grammar/output_matcher.h"
 #include "graft/models/open_model.h"
 #include "graft/tokenizer/tokenizer.h"
@@ -100,6 +104,13 @@ class Engine {
     bool is_sampled = false;  // by the device; otherwise the logits are on the host
   };
 
+  // Blocks on their way to or from the memory of tier entries.
+  struct TierCopy {
+    std::uint64_t copy = 0;  // of the model's BlockTransfer
+    bool is_load = false;
+    std::vector<TierEntryPtr> entries;
+  };
+
   RequestId new_id(RequestId requested);
   std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::shared_ptr<Sequence> owned);
@@ -134,6 +145,10 @@ class Engine {
   void close_tiers() noexcept;
   void queue_blocks(const Step& step);
   void store_blocks(double max_seconds);
+  void start_saving(std::size_t max_blocks);
+  void collect_copies(bool waits);
+  void finish_storing();
+  void discard_copies() noexcept;
   void store_after_step(double step_seconds);
   void load_blocks(const Schedule& schedule);
   void wait_for_tiers(const Schedule& schedule);
@@ -147,14 +162,16 @@ class Engine {
   std::vector<TokenId> eos_token_ids_;
   std::unique_ptr<grammar::GrammarCache> grammars_;  // thread-safe; null: no tokenizer
   BlockManager blocks_;
-  std::unique_ptr<StateSlots> states_;  // null: the model has no recurrent states
-  std::unique_ptr<KvTiers> kv_tiers_;   // null: no tiers below the KV cache
+  std::unique_ptr<StateSlots> states_;         // null: the model has no recurrent states
+  std::unique_ptr<BlockMemory> block_memory_;  // null: no tiers below the KV cache
+  std::unique_ptr<KvTiers> kv_tiers_;
   std::unique_ptr<SequenceTiers> tiers_;
   Scheduler scheduler_;
   Runner runner_;
   std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;
   std::optional<Step> in_flight_;
-  std::vector<Update> pending_;  // returned by the next step()
+  std::deque<TierCopy> tier_copies_;  // in progress, oldest first
+  std::vector<Update> pending_;       // returned by the next step()
   std::mt19937_64 seeds_{std::random_device{}()};
   mutable std::uint64_t fingerprint_ = 0;  // of the weights; 0: not computed yet
   RequestId next_request_ = 1;

@@ -117,7 +117,7 @@ void Engine::finish_too_long(Sequence& sequence) {
 void Engine::fail_running(const std::string& message) {
   in_flight_.reset();
   open_.model().discard_started();
-  if (tiers_) tiers_->clear_queue();
+  discard_copies();
   if (states_ != nullptr) {
     scheduler_.discard_pending_snapshots();
     states_->drop_snapshots();

@@ -90,7 +90,7 @@ std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
   for (const StateCopy& copy : schedule.state_copies)
     model_.copy_state(copy.from, copy.to);
   for (const TierFill& fill : schedule.state_loads)
-    model_.load_state(fill.to, fill.entry->bytes);
+    model_.load_state(fill.to, fill.entry->bytes.bytes());
   const ops::Phase phase = phase_of(schedule);
   if (sampling) {
     batch_.sampling = *std::move(sampling);

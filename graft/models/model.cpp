@@ -108,6 +108,7 @@ void Model::load() {
 
 void Model::unload() {
   graphs_.clear();
+  block_transfer_.reset();
   prefill_.read_ahead_with(nullptr);
   decode_.read_ahead_with(nullptr);
   reader_ = {};
@@ -238,6 +239,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
 }
 
 void Model::allocate_cache(std::int64_t num_blocks, std::int64_t block_tokens) {
+  block_transfer_.reset();
   graphs_.clear();
   for (ops::KvCache* cache : caches_)
     cache->allocate(num_blocks, block_tokens > 0 ? block_tokens : cache->block_tokens());
@@ -308,6 +310,14 @@ void Model::load_block(std::int64_t block, std::span<const std::byte> in) {
     cache->load_block(block, in.first(cache->bytes_per_block()));
     in = in.subspan(cache->bytes_per_block());
   }
+}
+
+BlockTransfer& Model::block_transfer() {
+  if (block_transfer_) return *block_transfer_;
+  std::vector<BlockTransfer::Cache> caches;
+  for (std::size_t i = 0; i < caches_.size(); ++i)
+    caches.push_back({.cache = caches_[i], .device = cache_devices_[i]});
+  return block_transfer_.emplace(caches, devices_);
 }
 
 void Model::release_blocks(std::int64_t first, std::int64_t count) {

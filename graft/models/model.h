@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graft/base/parallel.h"
+#include "graft/models/block_transfer.h"
 #include "graft/models/build/operators.h"
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
@@ -88,6 +89,9 @@ class Model {
   void copy_block(std::int64_t from, std::int64_t to);
   void save_block(std::int64_t block, std::span<std::byte> out) const;
   void load_block(std::int64_t block, std::span<const std::byte> in);
+  // The same of several blocks, beside the passes where the devices can. Valid until the caches are
+  // allocated again; takes memory on the devices when it is first called.
+  BlockTransfer& block_transfer();
   // Returns the memory of the blocks to the system; their contents are lost.
   void release_blocks(std::int64_t first, std::int64_t count);
   // The layout of all layers, and what else their contents depend on: blocks are portable between
@@ -162,7 +166,8 @@ class Model {
   std::map<std::string, ops::Experts*> hybrid_experts_;  // on GPUs, with weights in host memory
   std::vector<Device> cache_devices_;
   ops::PassDevices devices_;
-  std::int64_t num_deferred_;  // experts of a token, in decode passes
+  std::optional<BlockTransfer> block_transfer_;  // of the allocated caches
+  std::int64_t num_deferred_;                    // experts of a token, in decode passes
   ops::DeferredExperts deferred_;
   DecodeGraphCache graphs_;
   std::optional<ops::Profiler> profiler_;

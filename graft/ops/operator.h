@@ -89,6 +89,9 @@ class KvCache : public Operator {
   virtual std::int64_t num_blocks() const = 0;
   virtual std::int64_t block_tokens() const = 0;
   virtual std::size_t bytes_per_block() const = 0;
+  // Block 0 in the memory of the operator's device, the others after it; null: blocks are copied by
+  // save_block() and load_block() only.
+  virtual std::byte* blocks() const { return nullptr; }
   // Whole blocks: copied, saved, restored, and released (contents undefined, memory freed).
   virtual void copy_block(std::int64_t from, std::int64_t to) = 0;
   virtual void save_block(std::int64_t block, std::span<std::byte> out) const = 0;

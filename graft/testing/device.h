@@ -156,6 +156,7 @@ class KvCacheOnTestDevice final : public OnTestDevice<KvCache> {
   std::int64_t num_blocks() const override { return op_.num_blocks(); }
   std::int64_t block_tokens() const override { return op_.block_tokens(); }
   std::size_t bytes_per_block() const override { return op_.bytes_per_block(); }
+  std::byte* blocks() const override { return op_.blocks(); }
   void copy_block(std::int64_t from, std::int64_t to) override { op_.copy_block(from, to); }
   void save_block(std::int64_t block, std::span<std::byte> out) const override {
     op_.save_block(block, out);

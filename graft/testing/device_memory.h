@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -77,7 +78,7 @@ class TestMemory final : public DeviceMemory {
   std::uint64_t capacity_ = std::uint64_t{1} << 30U;
   std::map<std::int32_t, std::uint64_t> allocated_;
   std::map<const std::byte*, Block> blocks_;
-  std::size_t num_staging_ = 0;
+  std::atomic<std::size_t> num_staging_ = 0;  // other threads allocate it too
 };
 
 inline TestMemory& test_memory() {

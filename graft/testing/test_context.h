@@ -58,6 +58,86 @@ inline std::size_t& test_host_calls() {
   return count;
 }
 
+// Block copies that are done when they have been asked about twice: until then a saved block is
+// garbage in host memory.
+class TestBlockCopies final : public BlockCopies {
+ public:
+  explicit TestBlockCopies(std::vector<BlockPart> parts) : parts_(std::move(parts)) {}
+
+  std::int64_t num_free() override { return kSlots - num_used_; }
+  std::uint64_t start_save(std::span<const HostBlock> blocks) override {
+    Copy& copy = start(static_cast<std::int64_t>(blocks.size()));
+    for (const HostBlock& block : blocks) {
+      for (const BlockPart& part : parts_) {
+        const std::byte* from = part.blocks + static_cast<std::size_t>(block.block) * part.bytes;
+        std::byte* to = block.data + part.offset;
+        std::memset(to, 0x7f, part.bytes);
+        copy.pieces.push_back({.bytes = {from, from + part.bytes}, .to = to});
+      }
+    }
+    return num_copies_++;
+  }
+  std::uint64_t start_load(std::span<const ConstHostBlock> blocks) override {
+    start(static_cast<std::int64_t>(blocks.size()));
+    for (const ConstHostBlock& block : blocks) {
+      for (const BlockPart& part : parts_)
+        std::memcpy(part.blocks + static_cast<std::size_t>(block.block) * part.bytes,
+                    block.data + part.offset, part.bytes);
+    }
+    return num_copies_++;
+  }
+  bool is_done(std::uint64_t copy) override {
+    test_fault().count_operation();
+    if (!copies_.empty() && ++copies_.front().num_asked == 2) finish_first();
+    return copies_.empty() || copies_.front().index > copy;
+  }
+  double seconds(std::uint64_t /*copy*/) override { return 1e-6; }
+  void wait() override {
+    try {
+      test_fault().count_operation();
+    } catch (...) {
+      copies_.clear();
+      num_used_ = 0;
+      throw;
+    }
+    while (!copies_.empty())
+      finish_first();
+  }
+
+ private:
+  static constexpr std::int64_t kSlots = 4;
+
+  struct Piece {
+    std::vector<std::byte> bytes;
+    std::byte* to = nullptr;
+  };
+  struct Copy {
+    std::uint64_t index = 0;
+    std::int64_t num_blocks = 0;
+    int num_asked = 0;
+    std::vector<Piece> pieces = {};
+  };
+
+  Copy& start(std::int64_t count) {
+    test_fault().count_operation();
+    while (!copies_.empty() && num_free() < count)
+      finish_first();
+    num_used_ += count;
+    return copies_.emplace_back(Copy{.index = num_copies_, .num_blocks = count});
+  }
+  void finish_first() {
+    for (const Piece& piece : copies_.front().pieces)
+      std::memcpy(piece.to, piece.bytes.data(), piece.bytes.size());
+    num_used_ -= copies_.front().num_blocks;
+    copies_.pop_front();
+  }
+
+  std::vector<BlockPart> parts_;
+  std::deque<Copy> copies_;
+  std::int64_t num_used_ = 0;
+  std::uint64_t num_copies_ = 0;
+};
+
 // Copies to the host appear only in finish_copies_out(): reading too early reads garbage. While
 // capturing, operations are stored and run at every replay. A host call runs as late as possible,
 // at its join, so that device work before the join that reads its result or overwrites its inputs
@@ -143,6 +223,10 @@ class TestContext final : public DeviceContext, public GraphCapture {
   void finish_copies_out() override {
     test_fault().count_operation();
     deliver_copies();
+  }
+
+  std::unique_ptr<BlockCopies> make_block_copies(std::vector<BlockPart> parts) override {
+    return std::make_unique<TestBlockCopies>(std::move(parts));
   }
 
   GraphCapture* graph_capture() override { return this; }

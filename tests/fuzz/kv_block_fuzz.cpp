@@ -37,7 +37,8 @@ bool check(std::span<const std::byte> bytes) {
   const std::string problem = graft::engine::parse_entry(bytes, entry);
   if (!problem.empty()) return false;
   std::vector<std::byte> again = graft::engine::entry_header(entry);
-  again.insert(again.end(), entry.bytes.begin(), entry.bytes.end());
+  const std::span<const std::byte> payload = entry.bytes.bytes();
+  again.insert(again.end(), payload.begin(), payload.end());
   GRAFT_CHECK(std::ranges::equal(again, bytes), "an accepted file of ", bytes.size(),
               " bytes is written differently");
   return true;

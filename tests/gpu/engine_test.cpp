@@ -116,6 +116,39 @@ TEST_F(GpuEngine, SamplesTheTokensOfTheHost) {
   }
 }
 
+// Preempted sequences and prompts that are seen again load their blocks from host memory.
+TEST_F(GpuEngine, TiersKeepTheTokens) {
+  for (const char* name : {"llama", "deepseek-v3", "qwen3-next"}) {
+    models::OpenModel open(folder(name), options());
+    std::vector<Request> requests;
+    for (TokenId i = 0; i < 10; ++i) {
+      requests.push_back(request(i, 0));
+      for (TokenId t = 0; t < 40; ++t)
+        requests.back().prompt.push_back((t * 29 + i / 3) % 250);
+    }
+    EngineConfig small = config();
+    small.num_kvcache_blocks = 20;
+    small.kvcache_block_size = 16;
+    Tokens want;
+    Engine without(open, nullptr, small);
+    run(without, requests, &want);
+    small.kv_host_bytes = std::uint64_t{64} << 20U;
+    Engine engine(open, nullptr, small);
+    engine.tiers()->set_policy({.always_load = true});
+    Tokens got;
+    run(engine, requests, &got);
+    EXPECT_EQ(got, want) << name;
+    engine.release_idle_memory();
+    Tokens again;
+    run(engine, requests, &again);
+    EXPECT_EQ(again.size(), want.size());
+    auto expected = want.begin();
+    for (const auto& [id, tokens] : again)
+      EXPECT_EQ(tokens, (expected++)->second) << name << ", request " << id.request;
+    EXPECT_GT(engine.stats().host_tier.num_loads, 10) << name;
+  }
+}
+
 TEST_F(GpuEngine, SavedSequencesContinueInAnotherEngine) {
   const TempDir folder_of_file;
   const auto path = folder_of_file / "saved.seq";

@@ -119,7 +119,7 @@ int write_and_rename(const fs::path& partial, const fs::path& path, const TierEn
       ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (file.get() < 0) return errno;
   const bool is_written =
-      write_all(file.get(), entry_header(entry)) && write_all(file.get(), entry.bytes);
+      write_all(file.get(), entry_header(entry)) && write_all(file.get(), entry.bytes.bytes());
   int error = is_written ? 0 : errno;
   // Some file systems report a full disk only here.
   if (file.close() != 0 && error == 0) error = errno;
@@ -128,8 +128,12 @@ int write_and_rename(const fs::path& partial, const fs::path& path, const TierEn
   return error;
 }
 
-ReadResult read_file(
-    const fs::path& path, const BlockKey& key, TierEntry& entry, std::string& error, bool is_use) {
+ReadResult read_file(const fs::path& path,
+                     const BlockKey& key,
+                     TierEntry& entry,
+                     std::string& error,
+                     BlockMemory* memory,
+                     bool is_use) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   const auto failed = [&] {
@@ -150,7 +154,7 @@ ReadResult read_file(
     error = str(path.string(), ": truncated while it was read");
     return ReadResult::Damaged;
   }
-  std::string problem = parse_entry(bytes, entry);
+  std::string problem = parse_entry(bytes, entry, memory);
   if (problem.empty() && entry.key != key) problem = "holds another block than its name says";
   if (!problem.empty()) {
     error = str(path.string(), ": ", problem);
@@ -192,15 +196,16 @@ std::vector<DiskFile> scan_folder(const fs::path& dir) {
 ReadResult read_block(const fs::path& dir,
                       const BlockKey& key,
                       TierEntry& entry,
-                      std::string& error) {
-  return read_file(block_path(dir, key), key, entry, error, /*is_use=*/true);
+                      std::string& error,
+                      BlockMemory* memory) {
+  return read_file(block_path(dir, key), key, entry, error, memory, /*is_use=*/true);
 }
 
 ReadResult check_block(const fs::path& dir,
                        const BlockKey& key,
                        TierEntry& entry,
                        std::string& error) {
-  return read_file(block_path(dir, key), key, entry, error, /*is_use=*/false);
+  return read_file(block_path(dir, key), key, entry, error, nullptr, /*is_use=*/false);
 }
 
 int write_block(const fs::path& dir, const TierEntry& entry) {

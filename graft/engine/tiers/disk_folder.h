@@ -36,11 +36,13 @@ enum class ReadResult : std::uint8_t {
   Damaged,  // incomplete, changed, or not a block of this version
   Failed,   // the file system reports an error
 };
-// Reads a block and marks it as used now. `error` explains Damaged and Failed.
+// Reads a block to `memory` (see parse_entry()) and marks it as used now. `error` explains Damaged
+// and Failed.
 ReadResult read_block(const std::filesystem::path& dir,
                       const BlockKey& key,
                       TierEntry& entry,
-                      std::string& error);
+                      std::string& error,
+                      BlockMemory* memory = nullptr);
 
 // The same without marking it.
 ReadResult check_block(const std::filesystem::path& dir,

@@ -25,8 +25,8 @@ std::uint64_t file_bytes(const TierEntry& entry) {
 
 }  // namespace
 
-DiskTier::DiskTier(std::filesystem::path dir, std::uint64_t max_bytes)
-    : dir_(std::move(dir)), max_bytes_(max_bytes) {
+DiskTier::DiskTier(std::filesystem::path dir, std::uint64_t max_bytes, BlockMemory* memory)
+    : dir_(std::move(dir)), max_bytes_(max_bytes), memory_(memory) {
   create_disk_folder(dir_);
   std::vector<DiskFile> files;
   scan(files);
@@ -84,7 +84,7 @@ void DiskTier::record_error(std::string error) {
 TierEntryPtr DiskTier::load(const TierQuery& query) {
   auto entry = std::make_shared<TierEntry>();
   std::string error;
-  const ReadResult result = read_block(dir_, query.key, *entry, error);
+  const ReadResult result = read_block(dir_, query.key, *entry, error, memory_);
   if (result == ReadResult::Ok && matches(*entry, query)) {
     const std::lock_guard lock(mutex_);
     ++stats_.num_hits;

@@ -26,7 +26,8 @@ class DiskTier {
   using Clock = std::chrono::steady_clock;
 
   // Creates the folder and reads its names. Throws Error, see create_disk_folder().
-  DiskTier(std::filesystem::path dir, std::uint64_t max_bytes);
+  // Blocks are read to `memory`, which must outlive the object; null: to ordinary memory.
+  DiskTier(std::filesystem::path dir, std::uint64_t max_bytes, BlockMemory* memory = nullptr);
 
   bool contains(const BlockKey& key) const;
   void count_misses(std::int64_t count);
@@ -53,6 +54,7 @@ class DiskTier {
 
   const std::filesystem::path dir_;
   const std::uint64_t max_bytes_;
+  BlockMemory* const memory_;
   mutable std::mutex mutex_;
   std::unordered_map<BlockKey, std::uint64_t, BlockKeyHash> index_;  // bytes by key
   TierStats stats_;

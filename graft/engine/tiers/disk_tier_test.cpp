@@ -33,7 +33,7 @@ TierEntry disk_entry(TokenId token, std::size_t num_bytes = kPayload) {
   return {.key = child_key(parent, tokens),
           .parent = parent,
           .tokens = tokens,
-          .bytes = std::vector<std::byte>(num_bytes, std::byte(token))};
+          .bytes = EntryBytes::copy_of(std::vector<std::byte>(num_bytes, std::byte(token)))};
 }
 
 TierQuery disk_query(const TierEntry& entry) {

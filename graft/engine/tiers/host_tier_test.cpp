@@ -17,7 +17,7 @@ TierEntryPtr host_entry(TokenId token, std::size_t num_bytes = kBytes) {
       TierEntry{.key = child_key(parent, tokens),
                 .parent = parent,
                 .tokens = tokens,
-                .bytes = std::vector<std::byte>(num_bytes, std::byte(token))});
+                .bytes = EntryBytes::copy_of(std::vector<std::byte>(num_bytes, std::byte(token)))});
 }
 
 TierQuery host_query(const TierEntry& entry) {

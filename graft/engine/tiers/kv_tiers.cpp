@@ -47,9 +47,10 @@ std::vector<TierEntryPtr> TierLoad::take() {
 
 KvTiers::KvTiers(std::uint64_t host_bytes,
                  std::uint64_t disk_bytes,
-                 const std::filesystem::path& dir)
+                 const std::filesystem::path& dir,
+                 BlockMemory* memory)
     : host_(host_bytes > 0 ? std::make_unique<HostTier>(host_bytes) : nullptr),
-      disk_(disk_bytes > 0 ? std::make_unique<DiskTier>(dir, disk_bytes) : nullptr) {
+      disk_(disk_bytes > 0 ? std::make_unique<DiskTier>(dir, disk_bytes, memory) : nullptr) {
   if (disk_ == nullptr) return;
   for (int i = 0; i < kNumReaders; ++i)
     threads_.emplace_back([this] { run_reader(); });

@@ -76,8 +76,11 @@ struct TierPolicy {
 
 class KvTiers {
  public:
-  // Throws Error when the folder cannot be used.
-  KvTiers(std::uint64_t host_bytes, std::uint64_t disk_bytes, const std::filesystem::path& dir);
+  // memory: see DiskTier. Throws Error when the folder cannot be used.
+  KvTiers(std::uint64_t host_bytes,
+          std::uint64_t disk_bytes,
+          const std::filesystem::path& dir,
+          BlockMemory* memory = nullptr);
   KvTiers(const KvTiers&) = delete;
   KvTiers& operator=(const KvTiers&) = delete;
   ~KvTiers();  // writes what is queued, for a few seconds at most

@@ -37,7 +37,7 @@ TierEntryPtr chain_entry(int i) {
       TierEntry{.key = key,
                 .parent = parent,
                 .tokens = tokens,
-                .bytes = std::vector<std::byte>(kEntryBytes, std::byte(i))});
+                .bytes = EntryBytes::copy_of(std::vector<std::byte>(kEntryBytes, std::byte(i)))});
 }
 
 std::vector<TierEntryPtr> chain_entries(int count) {

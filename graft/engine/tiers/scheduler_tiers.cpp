@@ -9,12 +9,6 @@
 #include "graft/engine/tiers/sequence_tiers.h"
 
 namespace graft::engine {
-namespace {
-
-// About 10 ms of copying in host memory.
-constexpr std::size_t kMaxFillBytes = std::size_t{64} << 20U;
-
-}  // namespace
 
 bool Scheduler::is_loading(const Sequence& sequence) const {
   return tiers_ != nullptr && SequenceTiers::is_loading(sequence);
@@ -47,7 +41,8 @@ bool Scheduler::fill_from_tiers(Step& step, Sequence& sequence) {
   for (; tier.num_filled < tier.blocks.size(); ++tier.num_filled) {
     TierEntryPtr& entry = tier.blocks[tier.num_filled];
     const std::size_t num_bytes = entry->bytes.size();
-    const bool is_full = step.num_fill_bytes > 0 && step.num_fill_bytes + num_bytes > kMaxFillBytes;
+    const bool is_full =
+        step.num_fill_bytes > 0 && step.num_fill_bytes + num_bytes > tiers_->sizes().max_fill_bytes;
     if (is_full && states_ == nullptr) return false;
     step.num_fill_bytes += num_bytes;
     const BlockId block = sequence.table.blocks[tier.first_block + tier.num_filled];

@@ -5,12 +5,6 @@
 #include <utility>
 
 namespace graft::engine {
-namespace {
-
-// Entries that are handed to the tiers at once: KvTiers orders the blocks of a call by use.
-constexpr std::size_t kMaxBatch = 64;
-
-}  // namespace
 
 SequenceTiers::SequenceTiers(KvTiers& tiers,
                              CacheIdentity identity,
@@ -174,29 +168,26 @@ void SequenceTiers::queue_states(Sequence& sequence, std::size_t num_blocks) {
         .tokens = std::move(item.tokens)});
 }
 
-void SequenceTiers::store_queued(const Copy& copy) {
-  std::vector<TierEntryPtr> entries;
-  while (!queue_.empty() && !copy.is_over()) {
+std::vector<SequenceTiers::Unstored> SequenceTiers::take_queued(std::size_t max_count) {
+  std::vector<Unstored> taken;
+  while (!queue_.empty() && taken.size() < max_count) {
+    if (!taken.empty() && queue_.front().is_state != taken.front().is_state) break;
     Queued next = std::move(queue_.front());
     queue_.pop_front();
     queued_keys_.erase(next.key);
     const bool exists = next.is_state ? states_->has_snapshot(next.prefix_id)
                                       : blocks_.prefix_id(next.block) == next.prefix_id;
     if (!exists || tiers_.has_stored(next.key)) continue;
-    auto entry = std::make_shared<TierEntry>(TierEntry{
-        .key = next.key, .parent = next.parent, .tokens = std::move(next.tokens), .bytes = {}});
-    if (next.is_state) {
-      entry->bytes.resize(sizes_.state_bytes);
-      copy.state(states_->use_snapshot(next.prefix_id), entry->bytes);
-    } else {
-      entry->bytes.resize(sizes_.block_bytes);
-      copy.block(next.block, entry->bytes);
-    }
-    entries.push_back(std::move(entry));
-    if (entries.size() < kMaxBatch) continue;
-    tiers_.store(std::exchange(entries, {}));
+    taken.push_back(
+        {.is_state = next.is_state,
+         .block = next.block,
+         .slot = next.is_state ? states_->use_snapshot(next.prefix_id) : 0,
+         .entry = std::make_shared<TierEntry>(TierEntry{.key = next.key,
+                                                        .parent = next.parent,
+                                                        .tokens = std::move(next.tokens),
+                                                        .bytes = {}})});
   }
-  if (!entries.empty()) tiers_.store(std::move(entries));
+  return taken;
 }
 
 }  // namespace graft::engine

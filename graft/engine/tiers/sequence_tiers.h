@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
+#include <memory>
 #include <span>
 #include <unordered_set>
 #include <vector>
@@ -26,7 +26,8 @@ class SequenceTiers {
   struct Sizes {
     std::int64_t block_tokens = 0;
     std::size_t block_bytes = 0;
-    std::size_t state_bytes = 0;  // of the recurrent states of a sequence; 0: none
+    std::size_t state_bytes = 0;     // of the recurrent states of a sequence; 0: none
+    std::size_t max_fill_bytes = 0;  // loaded in a step: other sequences wait for it
   };
   // `identity` without salt. All must outlive the object; `states` is null without recurrent
   // states.
@@ -51,15 +52,19 @@ class SequenceTiers {
   void clear_queue();
   std::size_t num_queued() const { return queue_.size(); }
 
-  // Copies queued blocks that are still in the KV cache to the tiers until `is_over`.
-  struct Copy {
-    std::function<void(BlockId block, std::span<std::byte> out)> block;
-    std::function<void(SlotId slot, std::span<std::byte> out)> state;
-    std::function<bool()> is_over;
+  // A queued block or states, with an entry whose bytes must be copied.
+  struct Unstored {
+    bool is_state = false;
+    BlockId block = 0;  // of the KV cache
+    SlotId slot = 0;    // of the recurrent states
+    std::shared_ptr<TierEntry> entry;
   };
-  void store_queued(const Copy& copy);
+  // The next ones in the order of the queue that the KV cache still has, at most `max_count`, all
+  // blocks or all states. The bytes of their entries are empty.
+  std::vector<Unstored> take_queued(std::size_t max_count);
 
   KvTiers& tiers() { return tiers_; }
+  const Sizes& sizes() const { return sizes_; }
 
  private:
   struct Queued {

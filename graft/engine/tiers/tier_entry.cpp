@@ -52,7 +52,8 @@ std::vector<std::byte> entry_header(const TierEntry& entry) {
                    .payload_bytes = entry.bytes.size(),
                    .checksum = 0};
   std::ranges::copy(kMagic, header.magic.begin());
-  header.checksum = checksum_of(std::as_bytes(std::span(&header, 1)), entry.tokens, entry.bytes);
+  header.checksum =
+      checksum_of(std::as_bytes(std::span(&header, 1)), entry.tokens, entry.bytes.bytes());
   std::vector<std::byte> bytes(kEntryHeaderBytes + entry.tokens.size() * sizeof(TokenId));
   std::memcpy(bytes.data(), &header, sizeof(header));
   if (!entry.tokens.empty()) {
@@ -62,7 +63,7 @@ std::vector<std::byte> entry_header(const TierEntry& entry) {
   return bytes;
 }
 
-std::string parse_entry(std::span<const std::byte> file, TierEntry& entry) {
+std::string parse_entry(std::span<const std::byte> file, TierEntry& entry, BlockMemory* memory) {
   if (file.size() < kEntryHeaderBytes)
     return str("truncated: ", file.size(), " bytes, the header has ", kEntryHeaderBytes);
   Header header = {};
@@ -84,7 +85,8 @@ std::string parse_entry(std::span<const std::byte> file, TierEntry& entry) {
   entry.key = header.key;
   entry.parent = header.parent;
   entry.tokens = std::move(tokens);
-  entry.bytes.assign(payload.begin(), payload.end());
+  entry.bytes = memory == nullptr ? EntryBytes(payload.size()) : memory->allocate(payload.size());
+  if (!payload.empty()) std::memcpy(entry.bytes.data(), payload.data(), payload.size());
   return {};
 }
 

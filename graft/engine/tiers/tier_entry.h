@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graft/engine/tiers/block_key.h"
+#include "graft/engine/tiers/block_memory.h"
 #include "graft/llm.h"
 
 namespace graft::engine {
@@ -21,7 +22,7 @@ struct TierEntry {
   BlockKey key;
   BlockKey parent;              // of the block before; of recurrent states: of their block
   std::vector<TokenId> tokens;  // of the block
-  std::vector<std::byte> bytes;
+  EntryBytes bytes;
 };
 using TierEntryPtr = std::shared_ptr<const TierEntry>;
 
@@ -47,7 +48,10 @@ inline constexpr std::uint32_t kEntryVersion = 1;
 
 // Header and tokens; the payload follows.
 std::vector<std::byte> entry_header(const TierEntry& entry);
-// Why `file` is not a complete entry; empty: it is one, and `entry` is set.
-std::string parse_entry(std::span<const std::byte> file, TierEntry& entry);
+// Why `file` is not a complete entry; empty: it is one, and `entry` is set. Its bytes are in
+// `memory`; null: in ordinary memory.
+std::string parse_entry(std::span<const std::byte> file,
+                        TierEntry& entry,
+                        BlockMemory* memory = nullptr);
 
 }  // namespace graft::engine

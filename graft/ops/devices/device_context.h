@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "graft/ops/devices/block_copies.h"
 #include "graft/ops/pass.h"
 #include "graft/tensor/tensor.h"
 
@@ -96,6 +97,11 @@ class DeviceContext {
   // To host memory, complete after finish_copies_out().
   virtual void start_copy_out(TensorView from, TensorView to) = 0;
   virtual void finish_copies_out() = 0;
+
+  // Null: the device copies blocks only outside of passes.
+  virtual std::unique_ptr<BlockCopies> make_block_copies(std::vector<BlockPart> /*parts*/) {
+    return nullptr;
+  }
 
   // Null: the device has no graphs.
   virtual GraphCapture* graph_capture() { return nullptr; }

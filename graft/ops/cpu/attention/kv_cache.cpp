@@ -68,6 +68,7 @@ class KvCacheCpu final : public KvCache, public StoredCache {
   std::size_t bytes_per_block() const override {
     return static_cast<std::size_t>(block_tokens_) * row_bytes_;
   }
+  std::byte* blocks() const override { return rows_.data(); }
 
   void copy_block(std::int64_t from, std::int64_t to) override {
     std::memcpy(block_data(to), block_data(from), bytes_per_block());

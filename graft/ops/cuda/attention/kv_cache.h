@@ -20,6 +20,7 @@ class KvCacheCuda final : public KvCache {
   std::int64_t num_blocks() const override { return num_blocks_; }
   std::int64_t block_tokens() const override { return block_tokens_; }
   std::size_t bytes_per_block() const override;
+  std::byte* blocks() const override { return memory_.data(); }
   void copy_block(std::int64_t from, std::int64_t to) override;
   void save_block(std::int64_t block, std::span<std::byte> out) const override;
   void load_block(std::int64_t block, std::span<const std::byte> in) override;

@@ -8,6 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/kernels/cuda/elementwise.h"
 #include "graft/kernels/cuda/sample_tokens.h"
+#include "graft/ops/cuda/runtime/block_copies.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -25,6 +26,10 @@ CudaContext::CudaContext(Device device)
       expert_ring_(device),
       graphs_(device, stream_, copied_out_),
       sampled_(device) {}
+
+std::unique_ptr<BlockCopies> CudaContext::make_block_copies(std::vector<BlockPart> parts) {
+  return std::make_unique<CudaBlockCopies>(device(), stream_, std::move(parts));
+}
 
 void CudaContext::begin_pass(const Batch& batch) {
   use_gpu(device().index);
