@@ -85,7 +85,6 @@ class DeviceExpertsForTests final : public DeviceExperts {
     });
   }
 
-  void before_streamed_pass(Pass& /*pass*/) override {}
   void forward_streamed(const Activation& x,
                         Routing routing,
                         TensorView y,
