@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "graft/kernels/cuda/attention/attention.h"
-#include "graft/kernels/cuda/attention/cache_types.cuh"
+#include "graft/kernels/cuda/cache/cache_types.cuh"
 
 namespace graft::kernels::cuda {
 

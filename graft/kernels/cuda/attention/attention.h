@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "graft/kernels/cuda/attention/kv_cache.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {

@@ -1,4 +1,4 @@
-#include "graft/kernels/cuda/attention/copy_blocks.h"
+#include "graft/kernels/cuda/cache/copy_blocks.h"
 
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/launch.cuh"

@@ -10,7 +10,7 @@
 //
 // The vectors of a row are permuted as in attention_prefill.cu.
 
-#include "graft/kernels/cuda/attention/mla_expand.cuh"
+#include "graft/kernels/cuda/mla/mla_expand.cuh"
 
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/attention/attention.cuh"

@@ -1,4 +1,4 @@
-#include "graft/kernels/cuda/attention/mla.h"
+#include "graft/kernels/cuda/mla/mla.h"
 
 #include <vector>
 

@@ -4,8 +4,8 @@
 // Block: 256 threads, a tile of 64 positions x 64 columns of one head, 4 x 4 per thread, 16 columns
 // of the latents at a time.
 
-#include "graft/kernels/cuda/attention/mla_expand.cuh"
 #include "graft/kernels/cuda/formats/bits.cuh"
+#include "graft/kernels/cuda/mla/mla_expand.cuh"
 
 namespace graft::kernels::cuda {
 namespace {

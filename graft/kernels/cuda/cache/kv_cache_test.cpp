@@ -1,10 +1,10 @@
-#include "graft/kernels/cuda/attention/kv_cache.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 
 #include <cstring>
 #include <utility>
 #include <vector>
 
-#include "graft/kernels/cuda/attention/copy_blocks.h"
+#include "graft/kernels/cuda/cache/copy_blocks.h"
 #include "graft/testing/cuda/device.cuh"
 
 namespace graft::kernels::cuda {

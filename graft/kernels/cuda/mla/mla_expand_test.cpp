@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "graft/kernels/cuda/attention/mla.h"
+#include "graft/kernels/cuda/mla/mla.h"
 #include "graft/testing/cuda/device.cuh"
 
 namespace graft::kernels::cuda {

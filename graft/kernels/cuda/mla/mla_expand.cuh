@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "graft/kernels/cuda/attention/mla.h"
+#include "graft/kernels/cuda/mla/mla.h"
 
 namespace graft::kernels::cuda {
 
