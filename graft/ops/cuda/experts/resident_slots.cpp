@@ -3,6 +3,7 @@
 #include "graft/base/text/str.h"
 #include "graft/kernels/cuda/moe/panel_experts.h"
 #include "graft/ops/cuda/runtime/pinned_ranges.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -41,9 +42,7 @@ void ResidentSlots::load(const ExpertStore& store,
   }
   const std::size_t table_bytes = slot_of_.size() * sizeof(std::int32_t);
   table_ = Buffer(table_bytes, device);
-  check_cuda(cudaMemcpy(table_.data(), slot_of_.data(), table_bytes, cudaMemcpyHostToDevice),
-             "copying experts to the GPU");
-  check_cuda(cudaStreamSynchronize(nullptr), "copying experts to the GPU");
+  copy_in_order(device.index, table_.data(), slot_of_.data(), table_bytes, cudaMemcpyHostToDevice);
 }
 
 void ResidentSlots::unload() {
