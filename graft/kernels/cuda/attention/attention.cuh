@@ -199,6 +199,11 @@ bool can_run_prefill(const AttentionShape& shape, DType cache);
 void launch_attention_prefill(
     const AttentionJob& job, const KeySource& source, DType cache, dim3 grid, Stream stream);
 
+// attention_prefill_wgmma.cu: the same with wgmma, for what can_run_prefill().
+bool can_run_prefill_wgmma();
+void launch_attention_prefill_wgmma(
+    const AttentionJob& job, const KeySource& source, DType cache, dim3 grid, Stream stream);
+
 // attention_decode.cu: tensor cores, tiles of 8 query rows, short KV splits.
 std::int64_t decode_tile_rows();
 bool can_run_decode(const AttentionShape& shape, DType cache);

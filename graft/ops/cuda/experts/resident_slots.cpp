@@ -2,6 +2,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/kernels/cuda/moe/panel_experts.h"
+#include "graft/kernels/cuda/moe/panel_experts_mma.h"
 #include "graft/ops/cuda/runtime/pinned_ranges.h"
 #include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/views.h"
@@ -17,10 +18,12 @@ std::string ResidentSlots::obstacle(const ExpertStore& store) {
 
 void ResidentSlots::load(const ExpertStore& store,
                          const ExpertsParams& params,
+                         Precision precision,
                          std::int64_t num_slots,
                          std::span<const std::int64_t> resident,
                          Device device) {
   params_ = params;
+  precision_ = precision;
   num_slots_ = num_slots;
   if (num_slots == 0) return;
   is_packed_ = !store.gate_proj.packed.empty();
@@ -108,13 +111,18 @@ void ResidentSlots::forward(TensorView x,
       return kernels::cuda::PanelMatrices{
           .dtype = projections_[p].dtype, .panels = matrices(p), .matrix_bytes = slot_bytes};
     };
-    const kernels::cuda::PanelExpertsJob job = {.top_k = params_.top_k,
+    const kernels::cuda::PanelExpertsJob job = {.num_matrices = num_slots_,
+                                                .top_k = params_.top_k,
                                                 .hidden = params_.hidden_size,
                                                 .intermediate = params_.intermediate_size,
                                                 .gate = panels(0),
                                                 .up = panels(1),
                                                 .down = panels(2),
                                                 .epilogue = epilogue};
+    if (precision_ == Precision::Fast && kernels::cuda::has_panel_experts_mma(job)) {
+      const std::size_t bytes = kernels::cuda::panel_experts_mma_bytes(job, x.rows());
+      return kernels::cuda::panel_experts_mma(job, routed, nullptr, scratch(bytes), gpu.stream());
+    }
     const std::size_t bytes = kernels::cuda::panel_experts_bytes(job, x.rows());
     return kernels::cuda::panel_experts(job, routed, scratch(bytes), gpu.stream());
   }

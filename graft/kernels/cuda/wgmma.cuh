@@ -45,6 +45,15 @@ __device__ inline std::uint64_t wgmma_operand(std::uint32_t address,
   return field(address) | field(k_stride) << 16 | field(column_stride) << 32;
 }
 
+// Describes values in lines of 128 bytes whose 16-byte vectors are permuted: vector v of line r is
+// at v ^ (r % 8). Lines hold consecutive k of a column (or row of a 64 x 16 operand), or, for
+// transposed operands, consecutive columns of a k; 8 lines are 1024 bytes, which the matrix is
+// aligned to. block_stride: from 64 columns to the next 64, of transposed operands.
+__device__ inline std::uint64_t wgmma_permuted_operand(std::uint32_t address,
+                                                       std::uint32_t block_stride) {
+  return wgmma_operand(address, block_stride, 1024) | std::uint64_t{1} << 62;
+}
+
 // What other threads have written to shared memory with ordinary stores or cp.async, and this
 // thread has waited for, is visible to its products from here on.
 __device__ inline void fence_shared_for_wgmma() {
