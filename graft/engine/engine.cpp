@@ -42,16 +42,23 @@ std::int64_t warm_up(models::OpenModel& open, std::int64_t num_tokens, std::int6
   return num_tokens;
 }
 
-// The size of steps for max_num_batched_tokens 0. With streamed experts the steps are as large as a
-// quarter of the free memory allows, which a step of the usual size shows.
+// The most workspace that a GPU has needed for a pass so far.
+std::uint64_t gpu_workspace(const models::Model& model) {
+  std::uint64_t most = 0;
+  for (const auto& [device, bytes] : model.workspace_bytes())
+    if (device != kCpu) most = std::max<std::uint64_t>(most, bytes);
+  return most;
+}
+
+// The size of steps for max_num_batched_tokens 0. With streamed experts the workspace of a step may
+// take a quarter of the free memory; a step of the usual size shows how much a token needs. (The
+// ring that experts are copied to also takes memory in that step, but not per token.)
 std::int64_t choose_batched_tokens(models::OpenModel& open, const EngineConfig& config) {
   if (plan::stream_from(open.plan()) == 0) return kBatchedTokens;
-  const std::uint64_t before = gpu_memory_left(open);
   const std::int64_t num_tokens = warm_up(open, kBatchedTokens, config.max_num_seqs);
-  const std::uint64_t after = gpu_memory_left(open);
   const std::uint64_t per_token =
-      (before - std::min(before, after)) / static_cast<std::uint64_t>(num_tokens) + 1;
-  const auto fitting = static_cast<std::int64_t>(after / 4 / per_token);
+      gpu_workspace(open.model()) / static_cast<std::uint64_t>(num_tokens) + 1;
+  const auto fitting = static_cast<std::int64_t>(gpu_memory_left(open) / 4 / per_token);
   const std::int64_t useful =
       config.max_model_len > 0
           ? std::max(config.max_model_len * config.max_num_seqs, kBatchedTokens)
