@@ -45,7 +45,7 @@ std::string time_text(std::int64_t ns) {
                      fmt::gmtime(static_cast<std::time_t>(ns / 1'000'000'000)));
 }
 
-void print_json(const Json& json) {
+void print_cache_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -62,7 +62,7 @@ void list_blocks(const CacheOptions& options) {
     const Json report = {{"dir", options.dir().string()},
                          {"bytes", total_bytes(files)},
                          {"blocks", std::move(list)}};
-    print_json(report);
+    print_cache_json(report);
     return;
   }
   for (const engine::DiskFile& file : files) {
@@ -85,10 +85,10 @@ void clear_blocks(const CacheOptions& options) {
     bytes += file.bytes;
   }
   if (options.json) {
-    return print_json({{"dir", options.dir().string()},
-                       {"blocks", files.size()},
-                       {"removed", num_removed},
-                       {"bytes", bytes}});
+    return print_cache_json({{"dir", options.dir().string()},
+                             {"blocks", files.size()},
+                             {"removed", num_removed},
+                             {"bytes", bytes}});
   }
   fmt::print("{}: removed {} of {} blocks, {}\n", options.dir().string(), num_removed, files.size(),
              bytes_text(bytes));
@@ -113,7 +113,7 @@ int verify_blocks(const CacheOptions& options) {
     if (!options.json) fmt::print("{}\n", error);
   }
   if (options.json) {
-    print_json({{"dir", options.dir().string()}, {"intact", num_good}, {"errors", errors}});
+    print_cache_json({{"dir", options.dir().string()}, {"intact", num_good}, {"errors", errors}});
   } else {
     fmt::print("{}: {} blocks are intact, {} are not\n", options.dir().string(), num_good,
                errors.size());

@@ -40,7 +40,7 @@ std::string most_used(const std::vector<std::uint64_t>& pairs) {
 }
 
 // {MODEL: {MODULE: {"pairs": [of every expert], "top_percent": {"10", "25", "50"}}}}
-void print_json(const models::ExpertStats& stats) {
+void print_stats_json(const models::ExpertStats& stats) {
   Json json = Json::object();
   for (const auto& [model, modules] : stats) {
     for (const auto& [module, pairs] : modules) {
@@ -57,7 +57,7 @@ void print_json(const models::ExpertStats& stats) {
 void print_stats(const std::string& path, bool as_json) {
   const models::ExpertStats stats = models::read_expert_stats(path);
   if (stats.empty()) fail(path, ": no expert statistics");
-  if (as_json) return print_json(stats);
+  if (as_json) return print_stats_json(stats);
   for (const auto& [model, modules] : stats) {
     fmt::print("{}\n{:<36} {:>12} {:>8} {:>8} {:>8}  {}\n", model, "module", "pairs", "top 10 %",
                "top 25 %", "top 50 %", "most used experts");

@@ -112,7 +112,7 @@ void set_placement(const VerifyCommandOptions& options, models::OpenOptions& ope
 }
 
 // NaN and infinity are null.
-void print_json(const std::string& folder, const models::VerifyReport& report) {
+void print_report_json(const std::string& folder, const models::VerifyReport& report) {
   Json prompts = Json::array();
   for (const models::PromptReport& prompt : report.prompts) {
     Json json = {{"name", prompt.name},
@@ -148,7 +148,7 @@ int verify(const VerifyCommandOptions& options) {
   const fs::path model = converted ? converted->path() : fs::path(options.folder);
   const models::VerifyReport report = models::verify(model, reference, with);
   if (options.json) {
-    print_json(options.folder, report);
+    print_report_json(options.folder, report);
     return report.ok() ? 0 : 1;
   }
   for (const models::PromptReport& prompt : report.prompts)

@@ -1,5 +1,6 @@
 #include "graft/hub/local_models.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>

@@ -39,7 +39,7 @@ std::uint64_t downloaded_bytes(const hub::RemoteModel& model) {
   return present;
 }
 
-void print_json(const Json& json) {
+void print_pull_json(const Json& json) {
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -91,7 +91,7 @@ int dry_run(const hub::ModelRef& ref, bool as_json) {
     json["prefill_tokens_per_s"] = planned.estimate->prefill.tokens_per_s;
     json["decode_tokens_per_s"] = planned.estimate->decode.tokens_per_s;
     if (!planned.fits()) json["shortage"] = perf::shortage_text(*planned.estimate);
-    print_json(json);
+    print_pull_json(json);
     return planned.fits() ? 0 : 1;
   }
   if (planned.fits()) {
@@ -136,7 +136,7 @@ void add_pull(Command& app) {
     if (options->dry_run) return exit_with(dry_run(ref, options->json));
     const std::filesystem::path path = download_model(ref);
     if (!options->json) return fmt::print("{}\n", path.string());
-    print_json(
+    print_pull_json(
         {{"name", hub::to_string(ref)}, {"path", path.string()}, {"bytes", bytes_below(path)}});
   });
 }
@@ -153,7 +153,7 @@ void add_remove(Command& app) {
   command->add_flag("--json", options->json, "Print name and bytes as JSON");
   command->callback([options] {
     const std::uint64_t bytes = hub::remove_model(options->name, hub::read_environment());
-    if (options->json) return print_json({{"removed", options->name}, {"bytes", bytes}});
+    if (options->json) return print_pull_json({{"removed", options->name}, {"bytes", bytes}});
     fmt::print("removed {}, {}\n", options->name, bytes_text(bytes));
   });
 }

@@ -115,10 +115,10 @@ LocalApi::~LocalApi() {
 }
 
 const std::vector<std::string_view>& LocalApi::paths() {
-  static const std::vector<std::string_view> kPaths = {"/v1/chat/completions", "/v1/completions",
-                                                       "/v1/responses",        "/v1/embeddings",
-                                                       "/v1/rerank",           "/v1/score"};
-  return kPaths;
+  static const std::vector<std::string_view> paths = {"/v1/chat/completions", "/v1/completions",
+                                                      "/v1/responses",        "/v1/embeddings",
+                                                      "/v1/rerank",           "/v1/score"};
+  return paths;
 }
 
 LoadedModel& LocalApi::model() const {
