@@ -92,5 +92,16 @@ TEST_F(PullCommand, ReportsErrors) {
   expect_user_error(offline, "HF_HUB_OFFLINE is set");
 }
 
+TEST_F(PullCommand, UrlsOfServersWithoutRangesAreDownloadedWhole) {
+  peer_.set_ranges(false);
+  peer_.set_length(false);
+  const std::string url = peer_.url() + "/org/sprout-GGUF/resolve/main/sprout-Q6_K.gguf";
+  expect_user_error(graft({"plan", url}), "`graft pull` downloads it");
+  const Outcome pulled = graft({"pull", url});
+  EXPECT_EQ(pulled.exit_code, 0) << pulled.err;
+  EXPECT_NE(pulled.err.find("1 file, of unknown size"), std::string::npos) << pulled.err;
+  EXPECT_EQ(graft({"inspect", url}).exit_code, 0);
+}
+
 }  // namespace
 }  // namespace graft::tests

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -77,63 +76,6 @@ TEST(RunCommand, IsReproducibleWithASeed) {
   const Outcome first = run_quietly(words);
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_EQ(first.out, run_quietly(words).out);
-}
-
-TEST(RunCommand, WritesBatchResultsInOrder) {
-  const TempDir folder;
-  std::ofstream batch(folder / "in.jsonl");
-  for (int i = 0; i < 40; ++i)
-    batch << R"({"custom_id": )" << i << R"(, "prompt": "What is )" << i << " + 3?\"}\n";
-  batch << R"({"messages": [{"role": "unknown"}]})"
-        << "\n";
-  batch.close();
-  const Outcome outcome = run_quietly(
-      {"run", "--batch", folder / "in.jsonl", "--temperature", "0", "-o", folder / "out.jsonl"});
-  EXPECT_EQ(outcome.exit_code, 1);  // the last request is invalid
-  EXPECT_EQ(outcome.out, "");
-  std::ifstream in(folder / "out.jsonl");
-  std::string line;
-  int number = 0;
-  for (; std::getline(in, line); ++number) {
-    const Json json = parse_json(line, "line");
-    EXPECT_EQ(json["index"], number);
-    if (number == 40) {
-      EXPECT_TRUE(json["error"].get<std::string>().starts_with("messages[0]")) << line;
-      continue;
-    }
-    EXPECT_EQ(json["custom_id"], number);
-    EXPECT_TRUE(json["text"].get<std::string>().ends_with(std::to_string(number + 3))) << line;
-  }
-  EXPECT_EQ(number, 41);
-}
-
-TEST(RunCommand, BatchesInOpenAiFormatFromAPipe) {
-  const Outcome outcome = run_quietly(
-      {"run", "--batch", "-"},
-      R"({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "m",)"
-      R"( "messages": [{"role": "user", "content": "What is 12 + 30?"}]}})"
-      "\nnot JSON\n"
-      R"({"custom_id": "c", "body": {"messages": [], "temperature": "hot"}})"
-      "\n"
-      R"({"prompt": "What is 1 + 2?"})"
-      "\n");
-  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
-  std::istringstream in(outcome.out);
-  std::vector<Json> lines;
-  for (std::string line; std::getline(in, line);)
-    lines.push_back(parse_json(line, "line"));
-  ASSERT_EQ(lines.size(), 4U) << outcome.out;
-  const Json& body = lines[0]["response"]["body"];
-  EXPECT_EQ(lines[0]["custom_id"], "a");
-  EXPECT_TRUE(lines[0]["error"].is_null());
-  EXPECT_EQ(lines[0]["response"]["status_code"], 200);
-  EXPECT_EQ(body["object"], "chat.completion");
-  // Greedy by default: the generation_config of the bundled model says so.
-  EXPECT_EQ(body["choices"][0]["message"]["content"], "12 + 30 = 42");
-  EXPECT_TRUE(lines[1]["error"].get<std::string>().starts_with("line 2")) << outcome.out;
-  EXPECT_EQ(lines[2]["error"]["message"], "line 3: \"temperature\": expected a number, got string");
-  EXPECT_TRUE(lines[2]["response"].is_null());
-  EXPECT_TRUE(lines[3]["text"].get<std::string>().ends_with("3")) << outcome.out;
 }
 
 TEST(ManCommand, PagesAreMadeFromTheHelp) {
@@ -268,7 +210,7 @@ TEST(ModelsCommand, FindsModelsInTheConfiguredFolders) {
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_EQ(unknown.err,
             "graft: unknown: no such file or folder, and no model of that name (available: sprout, "
-            "broken, tiny)\n");
+            "broken, tiny); -m ollama:unknown and -m ORG/REPO download models\n");
 }
 
 TEST(ConfigCommand, PrintsEffectiveSettingsAndTheirOrigin) {

@@ -29,7 +29,7 @@ int terminal_columns(std::FILE* out) {
 Progress::Progress(std::string label, std::uint64_t total, std::FILE* out, std::string unit)
     : label_(std::move(label)),
       unit_(std::move(unit)),
-      total_(std::max<std::uint64_t>(total, 1)),
+      total_(total),
       out_(out),
       terminal_(::isatty(::fileno(out)) == 1),
       start_(Clock::now()),
@@ -40,7 +40,7 @@ Progress::~Progress() {
 }
 
 void Progress::advance(std::uint64_t amount, std::string_view item) {
-  done_ = std::min(done_ + amount, total_);
+  done_ = total_ == 0 ? done_ + amount : std::min(done_ + amount, total_);
   if (!terminal_) {
     print_line();
   } else if (Clock::now() - last_draw_ >= kRedraw) {
@@ -69,21 +69,25 @@ std::string Progress::rate_text(double rate) const {
 }
 
 std::string Progress::done_text() const {
+  if (total_ == 0) return unit_.empty() ? bytes_text(done_) : fmt::format("{} {}", done_, unit_);
   if (unit_.empty()) return fmt::format("{} of {}", bytes_text(done_), bytes_text(total_));
   return fmt::format("{} of {} {}", done_, total_, unit_);
 }
 
-void Progress::draw(std::string_view item) {
+std::string Progress::bar() const {
+  if (total_ == 0) return "";
   const double share = static_cast<double>(done_) / static_cast<double>(total_);
   const auto filled = static_cast<int>(share * kBarCells);
+  return fmt::format(" [{}{}] {:3.0f} %", std::string(static_cast<std::size_t>(filled), '#'),
+                     std::string(static_cast<std::size_t>(kBarCells - filled), '.'), share * 100);
+}
+
+void Progress::draw(std::string_view item) {
   const double elapsed = seconds();
   const double rate = static_cast<double>(done_) / std::max(elapsed, 1e-3);
-  std::string line = fmt::format("{} [{}{}] {:3.0f} %  {}  {}", label_,
-                                 std::string(static_cast<std::size_t>(filled), '#'),
-                                 std::string(static_cast<std::size_t>(kBarCells - filled), '.'),
-                                 share * 100, done_text(), rate_text(rate));
+  std::string line = fmt::format("{}{}  {}  {}", label_, bar(), done_text(), rate_text(rate));
   // An estimate from less than half a second is too noisy to show.
-  if (elapsed > 0.5 && done_ > 0)
+  if (elapsed > 0.5 && done_ > 0 && total_ > 0)
     line += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
   line += fmt::format("  {}", item);
   line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_columns(out_) - 1)));
@@ -94,6 +98,7 @@ void Progress::draw(std::string_view item) {
 }
 
 void Progress::print_line() {
+  if (total_ == 0) return;
   const auto tenth = static_cast<int>(done_ * 10 / total_);
   if (tenth == last_tenth_) return;
   last_tenth_ = tenth;

@@ -13,7 +13,8 @@ namespace graft {
 
 class Progress {
  public:
-  // Detects whether `out` is a terminal. `total` is in bytes unless `unit` names another unit.
+  // Detects whether `out` is a terminal. `total` is in bytes unless `unit` names another unit; 0:
+  // unknown, then there is no bar and nothing in a pipe.
   Progress(std::string label, std::uint64_t total, std::FILE* out, std::string unit = "");
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -32,6 +33,7 @@ class Progress {
   double seconds() const;
   std::string rate_text(double rate) const;
   std::string done_text() const;
+  std::string bar() const;  // with the percentage
 
   std::string label_;
   std::string unit_;

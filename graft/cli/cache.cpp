@@ -45,6 +45,10 @@ std::string time_text(std::int64_t ns) {
                      fmt::gmtime(static_cast<std::time_t>(ns / 1'000'000'000)));
 }
 
+void print_cache_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 void list_blocks(const CacheOptions& options) {
   std::vector<engine::DiskFile> files = engine::scan_folder(options.dir());
   std::ranges::sort(files, std::greater(), &engine::DiskFile::used_ns);
@@ -58,7 +62,7 @@ void list_blocks(const CacheOptions& options) {
     const Json report = {{"dir", options.dir().string()},
                          {"bytes", total_bytes(files)},
                          {"blocks", std::move(list)}};
-    fmt::print("{}\n", report.dump(2, ' ', false, Json::error_handler_t::replace));
+    print_cache_json(report);
     return;
   }
   for (const engine::DiskFile& file : files) {
@@ -80,6 +84,12 @@ void clear_blocks(const CacheOptions& options) {
     ++num_removed;
     bytes += file.bytes;
   }
+  if (options.json) {
+    return print_cache_json({{"dir", options.dir().string()},
+                             {"blocks", files.size()},
+                             {"removed", num_removed},
+                             {"bytes", bytes}});
+  }
   fmt::print("{}: removed {} of {} blocks, {}\n", options.dir().string(), num_removed, files.size(),
              bytes_text(bytes));
 }
@@ -89,7 +99,7 @@ void clear_blocks(const CacheOptions& options) {
 int verify_blocks(const CacheOptions& options) {
   const std::vector<engine::DiskFile> files = engine::scan_folder(options.dir());
   std::size_t num_good = 0;
-  std::size_t num_bad = 0;
+  std::vector<std::string> errors;
   for (const engine::DiskFile& file : files) {
     engine::TierEntry entry;
     std::string error;
@@ -99,11 +109,16 @@ int verify_blocks(const CacheOptions& options) {
       ++num_good;
       continue;
     }
-    ++num_bad;
-    fmt::print("{}\n", error);
+    errors.push_back(error);
+    if (!options.json) fmt::print("{}\n", error);
   }
-  fmt::print("{}: {} blocks are intact, {} are not\n", options.dir().string(), num_good, num_bad);
-  return num_bad == 0 ? 0 : 1;
+  if (options.json) {
+    print_cache_json({{"dir", options.dir().string()}, {"intact", num_good}, {"errors", errors}});
+  } else {
+    fmt::print("{}: {} blocks are intact, {} are not\n", options.dir().string(), num_good,
+               errors.size());
+  }
+  return errors.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -116,10 +131,10 @@ void add_cache(Command& app) {
     auto options = std::make_shared<CacheOptions>();
     Command* command = cache->add_subcommand(name, help);
     TierOptions::add_dir_to(*command, options->tiers.dir);
+    command->add_flag("--json", options->json, "Print JSON");
     return std::pair(command, options);
   };
   const auto [list, list_options] = add("ls", "List the blocks, the last used first");
-  list->add_flag("--json", list_options->json, "Print JSON");
   list->callback([options = list_options] { list_blocks(*options); });
   const auto [clear, clear_options] = add("clear", "Remove all blocks");
   clear->callback([options = clear_options] { clear_blocks(*options); });

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
+#include "graft/base/text/json.h"
 #include "graft/cli/commands.h"
 #include "graft/models/expert_stats.h"
 
@@ -38,9 +39,25 @@ std::string most_used(const std::vector<std::uint64_t>& pairs) {
   return text + (order.size() > kShown ? " …" : "");
 }
 
-void print_stats(const std::string& path) {
+// {MODEL: {MODULE: {"pairs": [of every expert], "top_percent": {"10", "25", "50"}}}}
+void print_stats_json(const models::ExpertStats& stats) {
+  Json json = Json::object();
+  for (const auto& [model, modules] : stats) {
+    for (const auto& [module, pairs] : modules) {
+      json[model][module] = {{"pairs", pairs},
+                             {"top_percent",
+                              {{"10", percent_of_top(pairs, 0.1)},
+                               {"25", percent_of_top(pairs, 0.25)},
+                               {"50", percent_of_top(pairs, 0.5)}}}};
+    }
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_stats(const std::string& path, bool as_json) {
   const models::ExpertStats stats = models::read_expert_stats(path);
   if (stats.empty()) fail(path, ": no expert statistics");
+  if (as_json) return print_stats_json(stats);
   for (const auto& [model, modules] : stats) {
     fmt::print("{}\n{:<36} {:>12} {:>8} {:>8} {:>8}  {}\n", model, "module", "pairs", "top 10 %",
                "top 25 %", "top 50 %", "most used experts");
@@ -60,9 +77,14 @@ void add_experts(Command& app) {
   experts->require_subcommand(1);
   Command* stats = experts->add_subcommand(
       "stats", "How often each expert was used, from a file that --expert-stats keeps");
-  const auto path = std::make_shared<std::string>();
-  stats->add_option("FILE", *path, "File of expert statistics")->required();
-  stats->callback([path] { print_stats(*path); });
+  struct Options {
+    std::string path;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  stats->add_option("FILE", options->path, "File of expert statistics")->required();
+  stats->add_flag("--json", options->json, "Print JSON");
+  stats->callback([options] { print_stats(options->path, options->json); });
 }
 
 }  // namespace graft::cli

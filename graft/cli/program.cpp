@@ -15,7 +15,7 @@
 #include "graft/base/error.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/help/unknown_command.h"
-#include "graft/cli/options/foreign_flags.h"
+#include "graft/cli/options/foreign/foreign_flags.h"
 #include "graft/cli/options/settings.h"
 #include "graft/cli/terminal.h"
 #include "graft/version.h"

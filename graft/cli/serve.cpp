@@ -13,6 +13,7 @@
 #include "graft/base/error.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
+#include "graft/cli/options/named_model.h"
 #include "graft/cli/options/tier_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/hub/environment.h"
@@ -42,21 +43,6 @@ struct ServeOptions {
   double drain_seconds = 0;  // 0: the default
   server::ServiceConfig service;
 };
-
-// `text` is NAME=PATH, a path, or the name of a model in the catalog.
-server::NamedPath named_model(const std::string& text, const api::Catalog& catalog) {
-  const std::size_t equals = text.find('=');
-  std::error_code error;
-  if (equals != std::string::npos && !std::filesystem::exists(text, error))
-    return {.name = text.substr(0, equals), .path = find_model(text.substr(equals + 1), catalog)};
-  const std::filesystem::path path = find_model(text, catalog);
-  for (const api::ModelEntry& entry : catalog.list()) {
-    if (entry.path == path) return {.name = entry.name, .path = path};
-  }
-  return {.name = path.extension() == ".gguf" ? path.stem().string()
-                                              : (path / "").parent_path().filename().string(),
-          .path = path};
-}
 
 // Ignores a repeated model; two models with the same name are an error.
 void add_model(std::vector<server::NamedPath>& models, server::NamedPath model) {
@@ -175,7 +161,7 @@ std::string seconds_problem(const std::string& text) {
 void add_model_options(Command& command, ServeOptions& options) {
   server::PoolConfig& pool = options.service.pool;
   command.add_option(
-      "-m,--model", options.models,
+      "-m,--model,MODEL", options.models,
       "Model to serve as path, name or NAME=PATH; repeatable (default: all models of `graft "
       "models`); requests without a model use the first");
   ModelChoice::add_folders_to(command, options.model.model.folders);

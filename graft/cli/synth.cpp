@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 
 #include "graft/base/parallel.h"
 #include "graft/base/progress.h"
+#include "graft/base/text/json.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/counted.h"
@@ -31,6 +33,7 @@ struct SynthOptions {
   std::int64_t layers = 0;
   double expert_skew = 0;
   std::size_t threads = 0;
+  bool json = false;
 };
 
 // The name under which checkpoints of the family store a weight, alone or inside a larger tensor.
@@ -79,6 +82,14 @@ void synthesize(const SynthOptions& options) {
     progress.note(note);
   convert::run(job, options.out, pool, progress);
   progress.finish();
+  if (options.json) {
+    const Json json = {{"file", options.out},
+                       {"shape", options.shape},
+                       {"layers", config.num_hidden_layers},
+                       {"bytes", std::filesystem::file_size(options.out)}};
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
   fmt::print("{}: {} with {}, {}\n", options.out, options.shape,
              counted(config.num_hidden_layers, "layer"), bytes_text(job.output_bytes()));
 }
@@ -110,6 +121,7 @@ void add_synth(Command& app) {
       ->option_text("SKEW");
   command->add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
+  command->add_flag("--json", options->json, "Print the results as JSON");
   command->footer(shapes_text());
   command->callback([options] { synthesize(*options); });
 }

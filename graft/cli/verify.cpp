@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "graft/base/error.h"
 #include "graft/base/parallel.h"
 #include "graft/base/progress.h"
+#include "graft/base/text/json.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/cli/text_file.h"
@@ -36,6 +38,7 @@ struct VerifyCommandOptions {
   std::string device;  // empty: decided by --rules, cpu without them
   std::int64_t chunk = 0;
   double tolerance = models::VerifyOptions{}.tolerance;
+  bool json = false;
 };
 
 // A temporary GGUF file converted from the folder; the destructor removes it.
@@ -108,6 +111,29 @@ void set_placement(const VerifyCommandOptions& options, models::OpenOptions& ope
   }
 }
 
+// NaN and infinity are null.
+void print_report_json(const std::string& folder, const models::VerifyReport& report) {
+  Json prompts = Json::array();
+  for (const models::PromptReport& prompt : report.prompts) {
+    Json json = {{"name", prompt.name},
+                 {"tokens", prompt.num_tokens},
+                 {"logit_error", prompt.logit_error},
+                 {"hidden_errors", prompt.hidden_errors}};
+    if (!prompt.expected_greedy.empty()) {
+      const auto [got, want] = std::ranges::mismatch(prompt.greedy, prompt.expected_greedy);
+      json["greedy_equal"] = got - prompt.greedy.begin();
+      json["greedy_expected"] = prompt.expected_greedy.size();
+    }
+    prompts.push_back(std::move(json));
+  }
+  const Json json = {{"folder", folder},
+                     {"ok", report.ok()},
+                     {"largest_error", report.largest_error()},
+                     {"tolerance", report.tolerance},
+                     {"prompts", prompts}};
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 int verify(const VerifyCommandOptions& options) {
   models::VerifyOptions with;
   with.chunk = options.chunk;
@@ -121,6 +147,10 @@ int verify(const VerifyCommandOptions& options) {
     converted = std::make_unique<ConvertedFile>(options.folder, options.gguf_via);
   const fs::path model = converted ? converted->path() : fs::path(options.folder);
   const models::VerifyReport report = models::verify(model, reference, with);
+  if (options.json) {
+    print_report_json(options.folder, report);
+    return report.ok() ? 0 : 1;
+  }
   for (const models::PromptReport& prompt : report.prompts)
     print_prompt(prompt, report.tolerance);
   fmt::print("{}: {}, largest error {:.2e}, tolerance {:.0e}\n", options.folder,
@@ -154,6 +184,7 @@ void add_verify(Command& app) {
       "Run everything on cpu, cuda or cuda:N (default: decided by --rules, else cpu)");
   command->add_option("--tolerance", options->tolerance,
                       "Max error relative to the largest reference value");
+  command->add_flag("--json", options->json, "Print the results as JSON");
   command->callback([options] { exit_with(verify(*options)); });
 }
 

@@ -1,5 +1,7 @@
 #include "graft/hub/environment.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 
@@ -10,6 +12,10 @@ namespace graft::hub {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Where Ollama's service keeps models: its installer and Debian-like packages, Arch.
+constexpr std::array<const char*, 2> kOllamaServices = {"/usr/share/ollama/.ollama/models",
+                                                        "/var/lib/ollama"};
 
 // Empty when unset.
 std::string value_of(const char* name) {
@@ -72,8 +78,25 @@ Environment read_environment() {
   out.modelscope_token = value_of("MODELSCOPE_API_TOKEN");
   out.ollama_registry = endpoint("GRAFT_OLLAMA_REGISTRY", out.ollama_registry);
   out.ollama_store = value_of("OLLAMA_MODELS");
-  if (out.ollama_store.empty() && !data.empty()) out.ollama_store = data / "graft/ollama";
+  const fs::path own_store = data.empty() ? fs::path() : data / "graft/ollama";
+  if (out.ollama_store.empty()) out.ollama_store = own_store;
+  out.other_ollama_stores = {own_store};
+  if (!out.home.empty()) out.other_ollama_stores.push_back(out.home / ".ollama/models");
+  for (const char* folder : kOllamaServices)
+    out.other_ollama_stores.emplace_back(folder);
   return out;
+}
+
+std::vector<fs::path> ollama_stores(const Environment& env) {
+  std::vector<fs::path> stores;
+  const auto add = [&](const fs::path& folder) {
+    const bool is_new = std::ranges::find(stores, folder) == stores.end();
+    if (!folder.empty() && is_new) stores.push_back(folder);
+  };
+  add(env.ollama_store);
+  for (const fs::path& folder : env.other_ollama_stores)
+    add(folder);
+  return stores;
 }
 
 }  // namespace graft::hub

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace graft::hub {
 
@@ -18,6 +19,8 @@ struct Environment {
   std::string ollama_registry = "https://registry.ollama.ai";     // GRAFT_OLLAMA_REGISTRY
   // Where Ollama names are stored, in Ollama's layout: $OLLAMA_MODELS, else in graft's folder.
   std::filesystem::path ollama_store = {};
+  // Where models of Ollama are found besides: graft's folder, ~/.ollama, and those of its service.
+  std::vector<std::filesystem::path> other_ollama_stores = {};
   // Where files of other sources are stored: $XDG_DATA_HOME/graft/models.
   std::filesystem::path models = {};
   // Where created models are stored: $XDG_DATA_HOME/graft/created.
@@ -25,6 +28,9 @@ struct Environment {
   std::filesystem::path home = {};   // $HOME; empty: unknown
   std::filesystem::path cache = {};  // $XDG_CACHE_HOME, else ~/.cache
 };
+
+// The folders of Ollama's models, `ollama_store` first, each once.
+std::vector<std::filesystem::path> ollama_stores(const Environment& env);
 
 // Throws Error for an endpoint that is not an http or https URL.
 Environment read_environment();

@@ -211,6 +211,14 @@ std::string certificate_file() {
   return {};
 }
 
+std::uint64_t total_size(const HttpResponse& response) {
+  if (const auto range = parse_content_range(response.header("content-range"))) return range->total;
+  std::uint64_t size = 0;
+  const bool is_told =
+      response.status == 200 && read_number(response.header("content-length"), size);
+  return is_told ? size : 0;
+}
+
 HttpResponse HttpClient::get(const HttpRequest& request) {
   if (config_.is_offline)
     fail(request.url, ": not requested, HF_HUB_OFFLINE is set; unset it to download");
@@ -298,8 +306,10 @@ bool HttpClient::attempt(Transfer& transfer) {
   const bool is_last = transfer.attempt >= config_.max_attempts;
   if (code != CURLE_OK) {
     if (is_transient_error(code) && !is_last) return false;
+    const bool is_unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT;
     fail(request.url, ": ", curl_easy_strerror(code), " (", transfer.attempt,
-         transfer.attempt == 1 ? " attempt)" : " attempts)");
+         transfer.attempt == 1 ? " attempt)" : " attempts)",
+         is_unreachable ? "; a proxy (https_proxy) or a mirror (HF_ENDPOINT) may reach it" : "");
   }
   transfer.check_head();  // of a response without a body
   return is_last || !is_transient(transfer.response.status);

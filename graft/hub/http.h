@@ -76,6 +76,8 @@ struct ContentRange {
 };
 // "bytes 0-99/1234"; nullopt for other forms.
 std::optional<ContentRange> parse_content_range(std::string_view text);
+// The size of the whole file that a 206 or 200 response is of; 0: the server does not tell it.
+std::uint64_t total_size(const HttpResponse& response);
 
 class HttpClient {
  public:

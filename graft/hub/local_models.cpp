@@ -82,7 +82,6 @@ void add_hf_repo(const Environment& env, const std::string& repo, std::vector<Lo
 }
 
 void add_ollama(const fs::path& folder, const char* origin, std::vector<LocalModel>& out) {
-  if (folder.empty()) return;
   const OllamaStore store(folder);
   for (const OllamaStore::Entry& entry : store.list()) {
     const OllamaLayer* model = entry.manifest.find("model");
@@ -221,10 +220,9 @@ std::vector<LocalModel> find_local_models(const Environment& env) {
       add_hf_repo(env, repo, models);
   }
   add_created(env, models);
-  add_ollama(env.ollama_store, "Ollama", models);
+  for (const fs::path& folder : ollama_stores(env))
+    add_ollama(folder, "Ollama", models);
   if (!env.home.empty()) {
-    const fs::path own = env.home / ".ollama/models";
-    if (own != env.ollama_store) add_ollama(own, "Ollama", models);
     add_folder(env.home / ".lmstudio/models", "LM Studio", models);
     add_folder(env.home / ".cache/lm-studio/models", "LM Studio", models);
     add_folder(env.home / ".ktransformers/models", "KTransformers", models);

@@ -1,5 +1,6 @@
 #include "graft/hub/local_models.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -24,6 +25,8 @@ class LocalModelsTest : public ::testing::Test {
     env_.cache = home_ / ".cache";
     env_.hf_cache = home_ / "hub";
     env_.ollama_store = home_ / "ollama";
+    env_.other_ollama_stores = {home_ / ".ollama/models",
+                                home_ / "usr/share/ollama/.ollama/models"};
     env_.models = home_ / "models";
   }
 
@@ -68,6 +71,7 @@ TEST_F(LocalModelsTest, FindsModelsOfEveryProgram) {
   cache_file("org/partial", "config.json", "{}");
   add_ollama(env_.ollama_store, "pulled:1b");
   add_ollama(home_ / ".ollama/models", "user/other");
+  add_ollama(home_ / "usr/share/ollama/.ollama/models", "system:7b");  // of Ollama's service
   write(".lmstudio/models/pub/repo/lm-Q4_0.gguf", "4");
   write(".lmstudio/models/pub/repo/mmproj-F16.gguf", "4");
   write(".cache/llama.cpp/org_repo_file.gguf", "5");
@@ -77,6 +81,7 @@ TEST_F(LocalModelsTest, FindsModelsOfEveryProgram) {
                                                          {"org/folder", "Hugging Face cache"},
                                                          {"pulled:1b", "Ollama"},
                                                          {"user/other:latest", "Ollama"},
+                                                         {"system:7b", "Ollama"},
                                                          {"lm-Q4_0", "LM Studio"},
                                                          {"org_repo_file", "llama.cpp"},
                                                          {"DeepSeek", "KTransformers"}}));
@@ -100,6 +105,17 @@ TEST_F(LocalModelsTest, RemovesOnlyWhatGraftManages) {
   EXPECT_EQ(found().size(), 3U);
   EXPECT_EQ(remove_model("org/repo", env_), 1U);
   EXPECT_FALSE(fs::exists(env_.hf_cache / "models--org--repo"));
+}
+
+TEST(HubEnvironment, KnowsTheFoldersOfOllama) {
+  Environment env = read_environment();
+  const std::vector<fs::path> stores = ollama_stores(env);
+  EXPECT_EQ(stores.front(), env.ollama_store);
+  const fs::path service = "/usr/share/ollama/.ollama/models";
+  EXPECT_EQ(std::ranges::count(stores, service), 1);
+  env.ollama_store = service;  // OLLAMA_MODELS
+  EXPECT_EQ(ollama_stores(env).front(), service);
+  EXPECT_EQ(std::ranges::count(ollama_stores(env), service), 1);
 }
 
 }  // namespace

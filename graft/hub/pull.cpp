@@ -166,8 +166,7 @@ RemoteModel look_up_url(const ModelRef& ref, const Environment& env, HttpClient&
                                               .range = ByteRange{.begin = 0, .end = 1},
                                               .sink = [](std::span<const std::byte>) {}});
     check_status(response, url);
-    const auto range = parse_content_range(response.header("content-range"));
-    const std::uint64_t size = range ? range->total : 0;
+    const std::uint64_t size = total_size(response);
     model.chosen.files.push_back({.path = name, .size = size, .hash = hash_in(response)});
     model.jobs.push_back({.subject = name,
                           .url = url,
@@ -203,7 +202,7 @@ std::optional<fs::path> find_modelscope(const ModelRef& ref, const Environment& 
 }
 
 std::optional<fs::path> find_ollama(const ModelRef& ref, const Environment& env) {
-  for (const fs::path& folder : {env.ollama_store, env.home / ".ollama/models"}) {
+  for (const fs::path& folder : ollama_stores(env)) {
     const OllamaStore store(folder);
     const auto manifest = store.find(ref);
     const OllamaLayer* layer = manifest ? manifest->find("model") : nullptr;

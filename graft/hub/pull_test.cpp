@@ -170,6 +170,19 @@ TEST_F(PullTest, PullsUrls) {
   EXPECT_EQ(file_text(pull(split).parent_path() / "m-Q8_0-00002-of-00002.gguf"), "second" + kModel);
 }
 
+TEST_F(PullTest, PullsUrlsOfServersWithoutRangesAndSizes) {
+  const std::string url = peer_.url() + "/org/repo/resolve/main/m-Q4_K_M.gguf";
+  const ModelRef ref = *parse_model_ref(url);
+  peer_.set_ranges(false);
+  EXPECT_EQ(look_up(ref, env_, http()).chosen.bytes(), kModel.size());
+  EXPECT_EQ(file_text(pull(url)), kModel);
+  fs::remove_all(env_.models);
+  peer_.set_length(false);
+  EXPECT_EQ(look_up(ref, env_, http()).chosen.bytes(), 0U);
+  EXPECT_EQ(file_text(pull(url)), kModel);
+  EXPECT_TRUE(found(url).has_value());
+}
+
 TEST_F(PullTest, PullsFromOllamaIntoItsLayout) {
   const fs::path path = pull("ollama:llama:1b");
   EXPECT_EQ(path, env_.ollama_store / ("blobs/sha256-" + testing::sha256_hex(kModel)));

@@ -1,6 +1,7 @@
 #include "graft/cli/doctor/doctor_checks.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -196,8 +197,23 @@ Check check_gpus(const GpuFacts& facts, const std::string& container) {
                  "`nvidia-smi`.");
 }
 
+// "2.36" as 2036; 0 for other texts.
+int libc_number(const std::string& version) {
+  int major = 0;
+  int minor = 0;
+  return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 ? major * 1000 + minor : 0;
+}
+
 Check check_libc(const HostFacts& facts) {
-  return good("C library", "glibc " + facts.libc + (facts.is_bundled ? ", bundled" : ""));
+  const char* const subject = "C library";
+  if (facts.is_bundled) return good(subject, "glibc " + facts.libc + ", bundled");
+  if (libc_number(facts.libc) >= libc_number(facts.built_libc))
+    return good(subject, "glibc " + facts.libc);
+  return warning(
+      subject,
+      "glibc " + facts.libc + ", older than " + facts.built_libc + ", which graft was built with",
+      "Use the archive, which has its own (docs/install.md), or build graft here: with a "
+      "function missing it would not start.");
 }
 
 Check check_locked_memory(const HostFacts& facts, bool has_gpus) {

@@ -30,7 +30,8 @@ Facts good_machine() {
   facts.gpus = {.unavailable = "no device", .built_with_cuda = true};
   facts.rules = {.path = "/rules", .count = 3};
   facts.model = {.path = "/models/sprout.gguf", .count = 1};
-  facts.host = {.libc = "2.36", .download_folder = "/m", .free_bytes = 100 * kGiB};
+  facts.host = {
+      .libc = "2.36", .built_libc = "2.36", .download_folder = "/m", .free_bytes = 100 * kGiB};
   return facts;
 }
 
@@ -219,9 +220,13 @@ TEST(Doctor, WarnsAboutNumaBalancingAndDiskSpace) {
   expect_only(facts, Mark::Warning, "disk", "unknown", "HOME");
 }
 
-TEST(Doctor, NamesTheCLibrary) {
+TEST(Doctor, WarnsAboutAnOlderCLibraryThanTheBuildHad) {
   Facts facts = good_machine();
   EXPECT_EQ(check_of(facts, "C library").text, "glibc 2.36");
+  facts.host.built_libc = "2.4";
+  EXPECT_EQ(check_of(facts, "C library").mark, Mark::Good);
+  facts.host.built_libc = "2.41";
+  expect_only(facts, Mark::Warning, "C library", "glibc 2.36, older than 2.41", "archive");
   facts.host.is_bundled = true;
   EXPECT_EQ(check_of(facts, "C library").text, "glibc 2.36, bundled");
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <sys/resource.h>
 
@@ -51,6 +52,7 @@ std::optional<std::uint64_t> locked_memory_limit() {
 HostFacts gather_host_facts() {
   std::error_code error;
   HostFacts facts = {.libc = ::gnu_get_libc_version(),
+                     .built_libc = fmt::format("{}.{}", __GLIBC__, __GLIBC_MINOR__),
                      .is_bundled = fs::exists(executable_dir() / "libc.so.6", error),
                      .locked_bytes = locked_memory_limit(),
                      .numa_balancing = word_in("/proc/sys/kernel/numa_balancing") == "1",
@@ -65,6 +67,7 @@ HostFacts gather_host_facts() {
 
 Json to_json(const HostFacts& facts) {
   return {{"libc", facts.libc},
+          {"libc_built", facts.built_libc},
           {"libc_bundled", facts.is_bundled},
           {"locked_memory_bytes", facts.locked_bytes ? Json(*facts.locked_bytes) : Json()},
           {"numa_balancing", facts.numa_balancing},

@@ -13,6 +13,7 @@ namespace graft::cli {
 
 struct HostFacts {
   std::string libc = {};                           // version of the C library, "2.36"
+  std::string built_libc = {};                     // of the one that graft was built with
   bool is_bundled = false;                         // the one of graft's archive
   std::optional<std::uint64_t> locked_bytes = {};  // limit of locked memory; empty: unlimited
   bool numa_balancing = false;                     // the kernel moves pages between NUMA nodes

@@ -17,7 +17,8 @@ std::filesystem::path download_model(const hub::ModelRef& ref) {
   const hub::RemoteModel model = hub::look_up(ref, env, {});
   const std::uint64_t total = model.chosen.bytes();
   fmt::print(stderr, "{}: {} {}, {}\n", hub::to_string(ref), model.jobs.size(),
-             model.jobs.size() == 1 ? "file" : "files", total == 0 ? "?" : bytes_text(total));
+             model.jobs.size() == 1 ? "file" : "files",
+             total == 0 ? "of unknown size" : bytes_text(total));
   Progress progress("downloading", total, stderr);
   std::string file;
   hub::FetchOptions options;

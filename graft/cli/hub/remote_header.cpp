@@ -68,7 +68,11 @@ void read_until(hub::HttpClient& client, HeaderFile& file, std::uint64_t wanted)
                               static_cast<std::streamsize>(bytes.size()));
                   }});
   hub::check_status(response, file.job->subject);
-  if (response.status == 200) fail(file.job->subject, ": the server does not support ranges");
+  if (response.status == 200) {
+    fail(file.job->subject,
+         ": the server does not support ranges, so that its header cannot be read "
+         "alone; `graft pull` downloads it");
+  }
   out.close();
   if (!out) fail(file.path.string(), ": cannot be written");
   fs::resize_file(file.path, file.size);
@@ -89,7 +93,11 @@ std::vector<HeaderFile> header_files(const hub::RemoteModel& model, const fs::pa
     const bool is_config =
         path == "config.json" || path == "generation_config.json" || path.ends_with(".index.json");
     if (!is_weights(path) && !is_config) continue;
-    if (model.jobs[i].size == 0) fail(model.jobs[i].subject, ": the server does not tell its size");
+    if (model.jobs[i].size == 0) {
+      fail(model.jobs[i].subject,
+           ": the server does not tell its size, so that its header cannot be "
+           "read alone; `graft pull` downloads it");
+    }
     const std::string name = is_ollama ? "model.gguf" : path;
     files.push_back({.job = &model.jobs[i], .path = folder / name, .size = model.jobs[i].size});
   }

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -12,7 +11,6 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
-#include "graft/base/progress.h"
 #include "graft/base/system/cpus.h"
 #include "graft/cli/hub/download_model.h"
 #include "graft/cli/options/settings.h"
@@ -95,7 +93,14 @@ std::filesystem::path find_model(const std::string& text, const api::Catalog& ca
   if (text.empty() || std::filesystem::exists(text, error)) return catalog.find(text);
   if (const auto path = catalog.find_name(text)) return *path;
   if (const auto ref = hub::parse_model_ref(text)) return local_or_downloaded(*ref);
-  return catalog.find(text);
+  try {
+    return catalog.find(text);
+  } catch (const Error& failure) {
+    const bool is_path = text.find_first_of("/\\ ") != std::string::npos ||
+                         text.ends_with(".gguf") || text.ends_with(".safetensors");
+    if (is_path) throw;
+    fail(failure.what(), "; -m ollama:", text, " and -m ORG/REPO download models");
+  }
 }
 
 std::filesystem::path ModelChoice::path() const {
@@ -174,22 +179,22 @@ api::LlmConfig ModelOptions::config() const {
   return config;
 }
 
+LoadProgress::LoadProgress(api::LlmConfig& config) {
+  if (!is_terminal(stderr)) return;
+  config.on_load = [this](std::uint64_t done, std::uint64_t total) {
+    if (!progress_) progress_.emplace("loading", total, stderr);
+    progress_->advance(done - shown_, "");
+    shown_ = done;
+  };
+  config.on_warning = [this](const std::string& line) {
+    if (progress_) progress_->finish();
+    warn(line);
+  };
+}
+
 std::unique_ptr<api::LLM> ModelOptions::open(api::LlmConfig config) const {
-  std::optional<Progress> progress;
-  std::uint64_t shown = 0;
-  if (is_terminal(stderr)) {
-    config.on_load = [&](std::uint64_t done, std::uint64_t total) {
-      if (!progress) progress.emplace("loading", total, stderr);
-      progress->advance(done - shown, "");
-      shown = done;
-    };
-    config.on_warning = [&](const std::string& line) {
-      if (progress) progress->finish();
-      warn(line);
-    };
-  }
-  auto llm = std::make_unique<api::LLM>(model.path(), config);
-  return llm;
+  LoadProgress progress(config);
+  return std::make_unique<api::LLM>(model.path(), config);
 }
 
 }  // namespace graft::cli

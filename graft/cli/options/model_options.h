@@ -3,13 +3,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graft/api/catalog.h"
 #include "graft/api/llm.h"
+#include "graft/base/progress.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
 #include "graft/models/weights/checkpoint.h"
@@ -58,6 +61,21 @@ struct ModelOptions {
   api::LlmConfig config() const;
   // Loads the model, with a progress bar on standard error when that is a terminal.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;
+};
+
+// Shows the progress of loading on standard error when that is a terminal. Must outlive the load.
+class LoadProgress {
+ public:
+  explicit LoadProgress(api::LlmConfig& config);
+  LoadProgress(const LoadProgress&) = delete;
+  LoadProgress& operator=(const LoadProgress&) = delete;
+  ~LoadProgress() = default;
+
+  void finish() { progress_.reset(); }  // the model is loaded
+
+ private:
+  std::optional<Progress> progress_;
+  std::uint64_t shown_ = 0;
 };
 
 }  // namespace graft::cli

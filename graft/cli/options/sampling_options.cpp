@@ -82,10 +82,10 @@ api::SamplingParams SamplingOptions::params(const models::ModelConfig& config) c
   params.top_k = top_k.value_or(params.top_k);
   api::use_model_sampling(config, {.temperature = !temperature, .top_p = !top_p, .top_k = !top_k},
                           params);
-  params.min_p = min_p;
-  params.repetition_penalty = repetition_penalty;
-  params.presence_penalty = presence_penalty;
-  params.frequency_penalty = frequency_penalty;
+  params.min_p = min_p.value_or(params.min_p);
+  params.repetition_penalty = repetition_penalty.value_or(params.repetition_penalty);
+  params.presence_penalty = presence_penalty.value_or(params.presence_penalty);
+  params.frequency_penalty = frequency_penalty.value_or(params.frequency_penalty);
   params.seed = seed;
   params.max_tokens = max_new_tokens;
   using Kind = StructuredOutput::Kind;
@@ -95,6 +95,29 @@ api::SamplingParams SamplingOptions::params(const models::ModelConfig& config) c
     params.structured_output = {.kind = Kind::Grammar, .text = read_text_file(grammar)};
   if (!regex.empty()) params.structured_output = {.kind = Kind::Regex, .text = regex};
   return params;
+}
+
+OrderedJson SamplingOptions::request_fields() const {
+  OrderedJson fields = OrderedJson::object();
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) fields[name] = *value;
+  };
+  add("temperature", temperature);
+  add("top_p", top_p);
+  add("top_k", top_k);
+  add("min_p", min_p);
+  add("repetition_penalty", repetition_penalty);
+  add("presence_penalty", presence_penalty);
+  add("frequency_penalty", frequency_penalty);
+  add("seed", seed);
+  add("max_tokens", max_new_tokens);
+  if (!think.empty()) fields["enable_thinking"] = think == "on";
+  OrderedJson structured = OrderedJson::object();
+  if (!json_schema.empty()) structured["json"] = read_text_file(json_schema);
+  if (!grammar.empty()) structured["grammar"] = read_text_file(grammar);
+  if (!regex.empty()) structured["regex"] = regex;
+  if (!structured.empty()) fields["structured_outputs"] = structured;
+  return fields;
 }
 
 api::Thinking SamplingOptions::thinking() const {

@@ -8,6 +8,7 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
+#include "graft/base/text/json.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/tier_options.h"
 #include "graft/models/config/model_config.h"
@@ -23,10 +24,11 @@ struct SamplingOptions {
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<std::int64_t> top_k;
-  double min_p = 0;
-  double repetition_penalty = 1;
-  double presence_penalty = 0;
-  double frequency_penalty = 0;
+  // Unset: off.
+  std::optional<double> min_p;
+  std::optional<double> repetition_penalty;
+  std::optional<double> presence_penalty;
+  std::optional<double> frequency_penalty;
   std::optional<std::uint64_t> seed;
   std::optional<std::int64_t> max_new_tokens;
   std::string think;  // "on", "off", "": the model decides
@@ -42,6 +44,9 @@ struct SamplingOptions {
   // With the defaults of the model. Throws Error when a file cannot be read.
   api::SamplingParams params(const models::ModelConfig& config) const;
   api::Thinking thinking() const;
+  // What the flags set, as fields of OpenAI's requests, without the system prompt. Throws Error
+  // when a file cannot be read.
+  OrderedJson request_fields() const;
 };
 
 // Engine limits.

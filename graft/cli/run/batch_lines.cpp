@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include "graft/base/error.h"
+#include "graft/server/local/local_api.h"
 
 namespace graft::cli {
 namespace {
@@ -19,6 +21,16 @@ constexpr auto kKeys = std::to_array<std::string_view>(
 
 constexpr std::string_view kChatUrl = "/v1/chat/completions";
 constexpr std::string_view kCompletionUrl = "/v1/completions";
+constexpr std::string_view kEmbeddingUrl = "/v1/embeddings";
+
+// Spellings of one setting: a body that has one of them keeps it.
+constexpr auto kMaxTokens = std::to_array<const char*>({"max_tokens", "max_completion_tokens"});
+constexpr auto kPenalty = std::to_array<const char*>({"repetition_penalty", "repeat_penalty"});
+constexpr auto kThinking = std::to_array<const char*>(
+    {"enable_thinking", "thinking", "reasoning", "reasoning_effort", "chat_template_kwargs"});
+constexpr auto kStructured = std::to_array<const char*>(
+    {"structured_outputs", "response_format", "guided_json", "guided_regex", "guided_choice",
+     "guided_grammar", "json_schema", "grammar", "regex"});
 
 // A value of the line, or null: absent or null.
 const OrderedJson* find_value(const OrderedJson& object, const char* key) {
@@ -91,6 +103,17 @@ void read_params(const OrderedJson& body, api::SamplingParams& params) {
   read_stop(body, params);
 }
 
+// Puts the system prompt before messages that have none.
+void add_system(const std::string& system, OrderedJson& messages) {
+  if (system.empty() || !messages.is_array()) return;
+  if (!messages.empty() && messages.front().is_object()) {
+    const OrderedJson role = messages.front().value("role", OrderedJson());
+    if (role == "system" || role == "developer") return;
+  }
+  const OrderedJson message = {{"role", "system"}, {"content", system}};
+  messages.insert(messages.begin(), message);
+}
+
 void read_body(const OrderedJson& body, const BatchDefaults& defaults, BatchLine& line) {
   check_body(body);
   read_params(body, line.params);
@@ -99,6 +122,7 @@ void read_body(const OrderedJson& body, const BatchDefaults& defaults, BatchLine
   if (body.contains("messages")) {
     line.raw = false;
     line.conversation.messages = body.at("messages");
+    add_system(defaults.system, line.conversation.messages);
     return;
   }
   line.prompt = read_text(body, "prompt");
@@ -107,18 +131,54 @@ void read_body(const OrderedJson& body, const BatchDefaults& defaults, BatchLine
   line.conversation.messages.push_back({{"role", "user"}, {"content", line.prompt}});
 }
 
+// The endpoint of a line without "url".
+std::string_view url_of(const OrderedJson& body) {
+  if (body.contains("messages")) return kChatUrl;
+  return body.contains("input") ? kEmbeddingUrl : kCompletionUrl;
+}
+
+std::string read_url(const OrderedJson& json, const OrderedJson& body) {
+  std::string url = read_text(json, "url");
+  if (url.empty()) return std::string(url_of(body));
+  const auto& known = server::LocalApi::paths();
+  if (std::ranges::find(known, url) != known.end()) return url;
+  std::string list;
+  for (const std::string_view path : known)
+    list += str(list.empty() ? "" : path == known.back() ? " or " : ", ", path);
+  fail(R"("url" is ")", url, R"(", expected )", list);
+}
+
+bool has_one_of(const OrderedJson& body, std::span<const char* const> names) {
+  return std::ranges::any_of(names,
+                             [&](const char* name) { return find_value(body, name) != nullptr; });
+}
+
+bool has_setting(const OrderedJson& body, const std::string& name) {
+  for (const std::span<const char* const> names : std::to_array<std::span<const char* const>>(
+           {kMaxTokens, kPenalty, kThinking, kStructured})) {
+    if (std::ranges::find(names, name) != names.end()) return has_one_of(body, names);
+  }
+  return find_value(body, name.c_str()) != nullptr;
+}
+
 // {"custom_id": …, "method": "POST", "url": …, "body": {…}}
-const OrderedJson& openai_body(const OrderedJson& json, BatchLine& line) {
+void read_openai(const OrderedJson& json, const BatchDefaults& defaults, BatchLine& line) {
   line.is_openai = true;
   const std::string method = read_text(json, "method");
   if (!method.empty() && method != "POST") fail(R"("method" is ")", method, R"(", expected POST)");
-  const std::string url = read_text(json, "url");
-  if (!url.empty() && url != kChatUrl && url != kCompletionUrl)
-    fail(R"("url" is ")", url, R"(", expected )", kChatUrl, " or ", kCompletionUrl);
-  line.raw = line.raw || url == kCompletionUrl;
-  const OrderedJson& body = json.at("body");
-  if (!body.is_object()) fail_type("body", "an object", body);
-  return body;
+  line.body = json.at("body");
+  if (!line.body.is_object()) fail_type("body", "an object", line.body);
+  line.url = read_url(json, line.body);
+  const OrderedJson* stream = find_value(line.body, "stream");
+  if (stream != nullptr && *stream != false) fail("\"stream\" must be false");
+  line.body.erase("model");
+  if (line.url != kChatUrl && line.url != kCompletionUrl) return;
+  for (const auto& [name, value] : defaults.fields.items()) {
+    const bool is_thinking = std::ranges::find(kThinking, name) != kThinking.end();
+    if (is_thinking && line.url != kChatUrl) continue;
+    if (!has_setting(line.body, name)) line.body[name] = value;
+  }
+  if (line.body.contains("messages")) add_system(defaults.system, line.body["messages"]);
 }
 
 BatchLine read_line(std::string_view text, std::size_t number, const BatchDefaults& defaults) {
@@ -130,7 +190,11 @@ BatchLine read_line(std::string_view text, std::size_t number, const BatchDefaul
     const OrderedJson json = parse_ordered_json(text, where);
     if (!json.is_object()) fail("expected an object, got ", json.type_name());
     line.id = json.value("custom_id", OrderedJson());
-    read_body(json.contains("body") ? openai_body(json, line) : json, defaults, line);
+    if (json.contains("body")) {
+      read_openai(json, defaults, line);
+    } else {
+      read_body(json, defaults, line);
+    }
   } catch (const Error& error) {
     const std::string what = error.what();
     line.error = what.starts_with(where) ? what : str(where, ": ", what);

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,11 +18,14 @@
 #include "graft/cli/answer.h"
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
+#include "graft/cli/options/named_model.h"
 #include "graft/cli/options/sampling_options.h"
 #include "graft/cli/run/model_word.h"
 #include "graft/cli/run/run_batch.h"
 #include "graft/cli/terminal.h"
 #include "graft/cli/text_file.h"
+#include "graft/server/local/local_api.h"
+#include "graft/server/models/model_pool.h"
 
 namespace graft::cli {
 namespace {
@@ -63,18 +67,22 @@ void take_model(RunCommandOptions& options) {
   ModelChoice& model = options.model.model;
   if (words.empty() || model.is_given() || words[0].find(' ') != std::string::npos) return;
   const std::string first = words[0];
-  if (names_local_model(first, model.catalog())) {
+  if (names_remote_model(first) || names_local_model(first, model.catalog())) {
     words.erase(words.begin());
     if (words.empty() && is_terminal(stdin)) {
       fail("run: ", first, " is a model, and there is no prompt; `graft chat -m ", first,
            "` opens a conversation");
     }
     model.text = first;
-  } else if (looks_like_model(first) && words.size() > 1) {
-    fail("run: ", first, ": no model of that name on this machine; `graft pull ollama:", first,
-         "` downloads one; a prompt of several words goes in quotes");
   } else if (looks_like_model(first)) {
-    warn(str("\"", first, "\" is taken as the prompt; -m NAME chooses a model"));
+    const std::string name = download_name(first);
+    if (words.size() > 1) {
+      fail("run: ", first, ": no model of that name on this machine; -m ", name,
+           " downloads and runs it; a prompt of several words goes in quotes");
+    }
+    warn(str("\"", first, "\" is taken as the prompt for the ",
+             model.text.empty() ? "bundled model" : str("model ", model.text),
+             "; to download and run a model of that name: -m ", name));
   }
 }
 
@@ -154,16 +162,25 @@ int run_batch_file(const RunCommandOptions& options) {
   // Read before loading the model, to report errors immediately.
   const std::string text = read_text_file(options.batch);
   if (!options.output.empty()) check_new_file(options.output);
-  api::LlmConfig config = options.model.config();
-  options.context.apply_to(config.engine);
-  const auto llm = options.model.open(config);
-  const std::vector<BatchLine> lines =
+  server::PoolConfig pool = {
+      .models = {named_model(options.model.model.text, options.model.model.catalog())},
+      .llm = options.model.config(),
+      .chat_template = options.sampling.chat_template};
+  options.context.apply_to(pool.llm.engine);
+  LoadProgress progress(pool.llm);
+  server::LocalApi api(std::move(pool));
+  progress.finish();
+  const api::LLM& llm = api.model().llm();
+  if (llm.tokenizer() != nullptr && !api.model().format().warning().empty())
+    warn(api.model().format().warning());
+  std::vector<BatchLine> lines =
       parse_batch(text, options.batch,
-                  {.params = options.sampling.params(llm->source().config()),
+                  {.params = options.sampling.params(llm.source().config()),
                    .thinking = options.sampling.thinking(),
                    .system = options.sampling.system,
-                   .raw = options.raw});
-  return run_batch(*llm, lines, options.sampling.chat_template, options.output);
+                   .raw = options.raw,
+                   .fields = options.sampling.request_fields()});
+  return run_batch(api, std::move(lines), options.output);
 }
 
 }  // namespace

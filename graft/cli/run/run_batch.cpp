@@ -2,78 +2,94 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdio>
-#include <ctime>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "graft/api/chat_format.h"
+#include "graft/api/llm.h"
 #include "graft/base/error.h"
 #include "graft/base/progress.h"
+#include "graft/base/text/json.h"
 #include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
-#include "graft/cli/terminal.h"
 #include "graft/cli/text_file.h"
+#include "graft/server/api_error.h"
+#include "graft/server/http/message.h"
+#include "graft/server/json_text.h"
 
 namespace graft::cli {
 namespace {
 
-// The answer to one line, filled by the engine's thread.
+// Requests that are submitted before the first of them is answered: more than run at once.
+constexpr std::size_t kMaxSubmitted = 1024;
+
+// The answer to one line, filled by other threads.
 struct PendingAnswer {
   chat::ReasoningSplitter splitter;
   chat::ResponseDelta text;
   std::optional<api::Update> last;
+  std::optional<server::http::Response> response;  // of a line in OpenAI's form
   std::string error;
 
-  bool is_done() const { return last.has_value() || !error.empty(); }
+  bool is_done() const { return last || response || !error.empty(); }
 };
+
+// The message of a response {"error": {"message": …}}.
+std::string message_of(const server::http::Response& response) {
+  const Json body = Json::parse(response.body, nullptr, false);
+  if (!body.is_object() || !body.contains("error") || !body["error"].is_object()) return "failed";
+  return body["error"].value("message", "failed");
+}
 
 // Shared with the callbacks of its requests, some of which may still run after Ctrl-C.
 class Batch : public std::enable_shared_from_this<Batch> {
  public:
-  Batch(api::LLM& llm, const std::vector<BatchLine>& lines) : llm_(llm), lines_(lines) {
-    for (std::size_t i = 0; i < lines.size(); ++i)
+  Batch(server::LocalApi& api, std::vector<BatchLine> lines) : api_(api), lines_(std::move(lines)) {
+    for (std::size_t i = 0; i < lines_.size(); ++i)
       answers_.push_back(std::make_unique<PendingAnswer>());
   }
 
-  void submit(const api::ChatFormat& format) {
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      try {
-        submit_line(i, format);
-      } catch (const Error& error) {
-        answers_[i]->error = error.what();
-      } catch (const OrderedJson::exception&) {
-        answers_[i]->error = "the messages or tools have a value of the wrong type";
-      }
-    }
-  }
-
-  // Waits for an answer; false when interrupted by Ctrl-C.
+  // Waits for an answer, and submits others meanwhile; false when interrupted by Ctrl-C.
   bool wait_for(std::size_t index) {
     constexpr std::chrono::milliseconds kTimeout{50};
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kTimeout, [&] { return answers_[index]->is_done(); })) {
+    for (;;) {
+      while (next_ < lines_.size() && num_running() < kMaxSubmitted)
+        submit(next_++);
+      std::unique_lock lock(mutex_);
+      if (answers_[index]->is_done()) return true;
+      changed_.wait_for(lock, kTimeout);
       if (InterruptScope::is_interrupted()) return false;
     }
-    return true;
   }
 
-  // In the form of the line.
-  OrderedJson result(std::size_t index) const {
-    return lines_[index].is_openai ? openai_result(index) : own_result(index);
+  // In the form of the line. Frees the answer.
+  std::string take_result(std::size_t index) {
+    const std::lock_guard lock(mutex_);
+    const std::unique_ptr<PendingAnswer> answer = std::move(answers_[index]);
+    return lines_[index].is_openai ? openai_result(index, *answer)
+                                   : server::ordered_text(own_result(index, *answer));
   }
 
-  bool has_error(std::size_t index) const { return !answers_[index]->error.empty(); }
+  bool has_failed() const { return has_failed_; }
 
  private:
-  OrderedJson own_result(std::size_t index) const {
-    const PendingAnswer& answer = *answers_[index];
+  std::size_t num_running() {
+    const std::lock_guard lock(mutex_);
+    return num_running_;
+  }
+
+  OrderedJson own_result(std::size_t index, const PendingAnswer& answer) {
     OrderedJson json;
     json["index"] = index;
     if (!lines_[index].id.is_null()) json["custom_id"] = lines_[index].id;
     if (!answer.error.empty()) {
+      has_failed_ = true;
       json["error"] = answer.error;
       return json;
     }
@@ -86,64 +102,69 @@ class Batch : public std::enable_shared_from_this<Batch> {
     return json;
   }
 
-  // A line of OpenAI's output files.
-  OrderedJson openai_result(std::size_t index) const {
-    const PendingAnswer& answer = *answers_[index];
-    OrderedJson json = {{"id", fmt::format("batch_req_{}", index)},
-                        {"custom_id", lines_[index].id},
-                        {"response", nullptr},
-                        {"error", nullptr}};
-    if (!answer.error.empty()) {
-      json["error"] = {{"code", "invalid_request"}, {"message", answer.error}};
-      return json;
-    }
-    json["response"] = {{"status_code", 200},
-                        {"request_id", fmt::format("req_{}", index)},
-                        {"body", openai_body_of(index)}};
-    return json;
-  }
-
-  OrderedJson openai_body_of(std::size_t index) const {
-    const PendingAnswer& answer = *answers_[index];
-    const api::Update& last = *answer.last;
-    OrderedJson choice = {{"index", 0}};
-    if (lines_[index].raw) {
-      choice["text"] = answer.text.content;
+  // A line of OpenAI's output files. The body is the text of the response.
+  std::string openai_result(std::size_t index, const PendingAnswer& answer) {
+    server::JsonObjectText json(
+        {{"id", fmt::format("batch_req_{}", index)}, {"custom_id", lines_[index].id}});
+    OrderedJson error = nullptr;
+    if (answer.response) {
+      const server::http::Response& response = *answer.response;
+      server::JsonObjectText envelope(
+          {{"status_code", response.status}, {"request_id", fmt::format("req_{}", index)}});
+      envelope.add("body", response.body);
+      json.add("response", envelope.take());
+      if (response.status != kOk)
+        error = {{"code", "request_failed"}, {"message", message_of(response)}};
     } else {
-      choice["message"] = {{"role", "assistant"}, {"content", answer.text.content}};
-      if (!answer.text.reasoning.empty())
-        choice["message"]["reasoning_content"] = answer.text.reasoning;
+      json.add("response", "null");
+      error = {{"code", "invalid_line"}, {"message", answer.error}};
     }
-    choice["logprobs"] = nullptr;
-    choice["finish_reason"] = to_string(last.finish->reason);
-    const bool is_raw = lines_[index].raw;
-    return {{"id", fmt::format("{}-{}", is_raw ? "cmpl" : "chatcmpl", index)},
-            {"object", is_raw ? "text_completion" : "chat.completion"},
-            {"created", std::time(nullptr)},
-            {"model", llm_.source().config().name},
-            {"choices", OrderedJson::array({choice})},
-            {"usage",
-             {{"prompt_tokens", last.num_prompt},
-              {"completion_tokens", last.num_output},
-              {"total_tokens", last.num_prompt + last.num_output},
-              {"prompt_tokens_details", {{"cached_tokens", last.num_cached}}}}}};
+    has_failed_ = has_failed_ || !error.is_null();
+    json.add("error", server::ordered_text(error));
+    return json.take();
   }
 
-  void submit_line(std::size_t index, const api::ChatFormat& format) {
+  void submit(std::size_t index) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++num_running_;
+    }
+    try {
+      submit_line(index);
+    } catch (const Error& error) {
+      fail_line(index, error.what());
+    } catch (const server::ApiError& error) {  // the model has no tokenizer
+      fail_line(index, error.what());
+    } catch (const OrderedJson::exception&) {
+      fail_line(index, "the messages or tools have a value of the wrong type");
+    }
+  }
+
+  void submit_line(std::size_t index) {
     const BatchLine& line = lines_[index];
     if (!line.error.empty()) fail(line.error);
+    if (line.is_openai) {
+      api_.post(line.url, server::ordered_text(line.body),
+                [self = shared_from_this(), index](const server::http::Response& response) {
+                  const std::lock_guard lock(self->mutex_);
+                  self->answers_[index]->response = response;
+                  self->end_line();
+                });
+      return;
+    }
     api::Prompt prompt = line.prompt;
     api::SamplingParams params = line.params;
     if (!line.raw) {
-      const api::ChatPrompt made = format.prompt(line.conversation);
+      const api::ChatPrompt made = api_.model().format().prompt(line.conversation);
       prompt = made.tokens;
       if (made.reasoning.is_harmony) params.skip_special_tokens = false;
       api::constrain_after_reasoning(made, params);
       answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking, made.reasoning);
     }
-    llm_.submit(prompt, params, [self = shared_from_this(), index](const api::Update& update) {
-      self->add(index, update);
-    });
+    api_.model().llm().submit(prompt, params,
+                              [self = shared_from_this(), index](const api::Update& update) {
+                                self->add(index, update);
+                              });
   }
 
   void add(std::size_t index, const api::Update& update) {
@@ -162,35 +183,44 @@ class Batch : public std::enable_shared_from_this<Batch> {
     if (!lines_[index].raw) append(answer.splitter.finish());
     if (update.finish->reason == api::FinishReason::Error) answer.error = update.finish->message;
     answer.last = update;
+    end_line();
+  }
+
+  void fail_line(std::size_t index, const std::string& message) {
+    const std::lock_guard lock(mutex_);
+    answers_[index]->error = message;
+    end_line();
+  }
+
+  // Under the lock.
+  void end_line() {
+    --num_running_;
     changed_.notify_all();
   }
 
-  api::LLM& llm_;
-  const std::vector<BatchLine>& lines_;
+  static constexpr int kOk = 200;
+
+  server::LocalApi& api_;
+  const std::vector<BatchLine> lines_;
   std::vector<std::unique_ptr<PendingAnswer>> answers_;
+  std::size_t next_ = 0;  // the first line that is not submitted
+  bool has_failed_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
+  std::size_t num_running_ = 0;
 };
 
 }  // namespace
 
-int run_batch(api::LLM& llm,
-              const std::vector<BatchLine>& lines,
-              const std::string& chat_template,
-              const std::string& output) {
+int run_batch(server::LocalApi& api, std::vector<BatchLine> lines, const std::string& output) {
   const InterruptScope scope;
-  const api::ChatFormat format(llm, chat_template);
-  if (!format.warning().empty()) warn(format.warning());
-  const auto batch = std::make_shared<Batch>(llm, lines);
-  batch->submit(format);
-  Progress progress("batch", lines.size(), stderr, "answers");
+  const std::size_t num_lines = lines.size();
+  const auto batch = std::make_shared<Batch>(api, std::move(lines));
+  Progress progress("batch", num_lines, stderr, "answers");
   std::string text;
-  bool failed = false;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
+  for (std::size_t i = 0; i < num_lines; ++i) {
     if (!batch->wait_for(i)) return 130;
-    failed = failed || batch->has_error(i);
-    const std::string line =
-        batch->result(i).dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+    const std::string line = batch->take_result(i) + "\n";
     if (output.empty()) {
       std::fwrite(line.data(), 1, line.size(), stdout);
       std::fflush(stdout);
@@ -201,7 +231,7 @@ int run_batch(api::LLM& llm,
   }
   progress.finish();
   if (!output.empty()) write_text_file(output, text);
-  return failed ? 1 : 0;
+  return batch->has_failed() ? 1 : 0;
 }
 
 }  // namespace graft::cli

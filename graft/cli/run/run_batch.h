@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "graft/api/llm.h"
 #include "graft/cli/run/batch_lines.h"
+#include "graft/server/local/local_api.h"
 
 namespace graft::cli {
 
@@ -14,9 +14,6 @@ namespace graft::cli {
 // when empty, to standard output as they finish. A failed request becomes a line with "error";
 // requests in OpenAI's form get results in that form. Returns the exit code: 0, 1 when a request
 // failed, 130 after Ctrl-C.
-int run_batch(api::LLM& llm,
-              const std::vector<BatchLine>& lines,
-              const std::string& chat_template,
-              const std::string& output);
+int run_batch(server::LocalApi& api, std::vector<BatchLine> lines, const std::string& output);
 
 }  // namespace graft::cli

@@ -71,8 +71,9 @@ void apply_range(const PeerRequest& request, PeerResponse& response) {
 
 // False: the connection ends.
 bool send_response(int socket, const PeerResponse& response, bool has_body) {
-  std::string head = str("HTTP/1.1 ", response.status,
-                         " Status\r\nContent-Length: ", response.body.size(), "\r\n");
+  std::string head = str("HTTP/1.1 ", response.status, " Status\r\n");
+  head += response.has_length ? str("Content-Length: ", response.body.size(), "\r\n")
+                              : "Connection: close\r\n";
   for (const std::string& header : response.headers)
     head += header + "\r\n";
   if (!send_all(socket, head + "\r\n")) return false;
@@ -84,7 +85,7 @@ bool send_response(int socket, const PeerResponse& response, bool has_body) {
     if (!send_all(socket, rest.substr(0, kPieceBytes))) return false;
     rest.remove_prefix(std::min(kPieceBytes, rest.size()));
   }
-  return response.break_after >= response.body.size();
+  return response.has_length && response.break_after >= response.body.size();
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct PeerResponse {
   std::vector<std::string> headers = {};  // "Name: value"
   std::string body = {};
   bool has_ranges = true;                     // answers a Range header with 206
+  bool has_length = true;                     // false: the end of the connection ends the body
   std::size_t break_after = ~std::size_t{0};  // closes the connection after this much of the body
   int pause_ms = 0;                           // before each 64 KiB of the body
 };

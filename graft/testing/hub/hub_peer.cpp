@@ -91,6 +91,11 @@ void HubPeer::set_ranges(bool has_ranges) {
   has_ranges_ = has_ranges;
 }
 
+void HubPeer::set_length(bool has_length) {
+  const std::lock_guard lock(mutex_);
+  has_length_ = has_length;
+}
+
 std::vector<std::string> HubPeer::environment(const std::string& home) const {
   return {str("HOME=", home),
           str("XDG_DATA_HOME=", home, "/data"),
@@ -130,7 +135,8 @@ PeerResponse HubPeer::answer(const PeerRequest& request, bool is_storage) {
     if (blob == blobs_.end()) return {.status = 404};
     return with_faults(request, {.headers = {str("ETag: \"", blob->first, "\"")},
                                  .body = blob->second,
-                                 .has_ranges = has_ranges_});
+                                 .has_ranges = has_ranges_,
+                                 .has_length = has_length_});
   }
   const auto token = request.headers.find("authorization");
   const bool is_allowed =

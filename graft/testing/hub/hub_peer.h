@@ -42,6 +42,8 @@ class HubPeer {
   // The hash that is published for every large file; empty: the right one.
   void set_false_sha256(const std::string& hex);
   void set_ranges(bool has_ranges);
+  // Whether the second host tells the size of a file that it sends whole.
+  void set_length(bool has_length);
 
   std::string url() const { return hub_.url(); }
   const HttpPeer& hub() const { return hub_; }
@@ -66,6 +68,7 @@ class HubPeer {
   std::string token_;
   std::string false_sha256_;
   bool has_ranges_ = true;
+  bool has_length_ = true;
   HttpPeer storage_;
   HttpPeer hub_;
 };

@@ -1,126 +1,23 @@
-#include "graft/cli/options/foreign_flags.h"
+#include "graft/cli/options/foreign/foreign_flags.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 
 #include "graft/base/error.h"
 #include "graft/base/text/ascii.h"
 #include "graft/base/text/json.h"
+#include "graft/cli/options/foreign/flag_row.h"
 
 namespace graft::cli {
 namespace {
-
-enum class Meaning : std::uint8_t {
-  Renamed,      // same value, other name
-  Prefill,      // tokens of a prefill chunk: the flag depends on the command
-  CacheTokens,  // tokens of the KV cache: --kv-blocks
-  Gibibytes,    // a number of GiB: the same flag with the unit
-  Mebibytes,
-  Model,      // the last of these wins; --gguf-path over --model-path
-  ModelName,  // the name under which the model is served
-  Think,      // true: --think=on
-  CudaGraph,  // false: --enforce-eager
-  GpuLayers,  // 0: --device cpu; all: placed automatically, as without it
-  KeyType,    // of the KV cache; keys and values must have the same
-  ValueType,
-  Only,     // `to`, a list "a|b": accepted values, which are what graft does anyway
-  Refused,  // `to` says why, or graft's way
-};
-
-struct FlagRow {
-  std::string_view from;
-  std::string_view to;
-  Meaning meaning;
-};
-
-constexpr std::string_view kTrue = "true|True|1|on|auto";
-constexpr std::string_view kPlacement =
-    "modules are placed automatically; a rule file (--rules, docs/rules.md) places them by name";
-constexpr std::string_view kOneGpu = "1";
-
-constexpr auto kFlagRows = std::to_array<FlagRow>({
-    // KTransformers
-    {"--model-path", "--model", Meaning::Model},
-    {"--gguf-path", "--model", Meaning::Model},
-    {"--model-name", "", Meaning::ModelName},
-    {"--optimize-config-path", "--rules", Meaning::Renamed},
-    {"--cpu-infer", "--threads", Meaning::Renamed},
-    {"--chunk-size", "", Meaning::Prefill},
-    {"--chunk-prefill-size", "", Meaning::Prefill},
-    {"--cache-lens", "--kv-blocks", Meaning::CacheTokens},
-    {"--max-batch-size", "--max-num-seqs", Meaning::Renamed},
-    {"--cpu-memory-size-GB", "--kv-host", Meaning::Gibibytes},
-    {"--force-think", "--think", Meaning::Think},
-    {"--use-cuda-graph", "--enforce-eager", Meaning::CudaGraph},
-    {"--mode", "normal", Meaning::Only},
-    {"--backend-type", "ktransformers|balance_serve", Meaning::Only},
-    {"--web", kTrue, Meaning::Only},
-    {"--tp", kOneGpu, Meaning::Only},
-    {"--ssl-keyfile", "--tls-key", Meaning::Renamed},
-    {"--ssl-certfile", "--tls-cert", Meaning::Renamed},
-    {"--architectures", "the architecture is read from the checkpoint", Meaning::Refused},
-    {"--page-size", "the rule of kv_cache has block_tokens", Meaning::Refused},
-    // vLLM
-    {"--tensor-parallel-size", kOneGpu, Meaning::Only},
-    {"-tp", kOneGpu, Meaning::Only},
-    {"--pipeline-parallel-size", kOneGpu, Meaning::Only},
-    {"--served-model-name", "", Meaning::ModelName},
-    {"--swap-space", "--kv-host", Meaning::Gibibytes},
-    {"--dtype", "auto", Meaning::Only},
-    {"--enable-prefix-caching", kTrue, Meaning::Only},
-    {"--enable-chunked-prefill", kTrue, Meaning::Only},
-    {"--enable-auto-tool-choice", kTrue, Meaning::Only},
-    {"--tool-call-parser", "the format of calls follows the model", Meaning::Refused},
-    {"--reasoning-parser", "the format of reasoning follows the model", Meaning::Refused},
-    {"--quantization", "types are read from the checkpoint; `graft quantize` changes them",
-     Meaning::Refused},
-    {"--cpu-offload-gb", kPlacement, Meaning::Refused},
-    {"--block-size", "the rule of kv_cache has block_tokens", Meaning::Refused},
-    {"--trust-remote-code", "graft runs no code of checkpoints", Meaning::Refused},
-    {"--api-key",
-     "a key on the command line is visible to other users; use --api-key-file or GRAFT_API_KEYS",
-     Meaning::Refused},
-    // llama.cpp
-    {"-c", "--max-model-len", Meaning::Renamed},
-    {"--ctx-size", "--max-model-len", Meaning::Renamed},
-    {"-np", "--max-num-seqs", Meaning::Renamed},
-    {"--parallel", "--max-num-seqs", Meaning::Renamed},
-    {"-a", "", Meaning::ModelName},
-    {"--alias", "", Meaning::ModelName},
-    {"-hf", "--model", Meaning::Model},
-    {"--hf-repo", "--model", Meaning::Model},
-    {"--n-predict", "--max-new-tokens", Meaning::Renamed},
-    {"--temp", "--temperature", Meaning::Renamed},
-    {"--cache-ram", "--kv-host", Meaning::Mebibytes},
-    {"-ngl", "--device", Meaning::GpuLayers},
-    {"--gpu-layers", "--device", Meaning::GpuLayers},
-    {"--n-gpu-layers", "--device", Meaning::GpuLayers},
-    {"-fa", kTrue, Meaning::Only},
-    {"--flash-attn", kTrue, Meaning::Only},
-    {"-cb", kTrue, Meaning::Only},
-    {"--cont-batching", kTrue, Meaning::Only},
-    {"--jinja", kTrue, Meaning::Only},
-    {"-ot", kPlacement, Meaning::Refused},
-    {"--override-tensor", kPlacement, Meaning::Refused},
-    {"-cmoe", kPlacement, Meaning::Refused},
-    {"--cpu-moe", kPlacement, Meaning::Refused},
-    {"-ncmoe", kPlacement, Meaning::Refused},
-    {"--n-cpu-moe", kPlacement, Meaning::Refused},
-    {"-ctk", "--kv-cache-dtype", Meaning::KeyType},
-    {"-ctv", "--kv-cache-dtype", Meaning::ValueType},
-    {"--cache-type-k", "--kv-cache-dtype", Meaning::KeyType},
-    {"--cache-type-v", "--kv-cache-dtype", Meaning::ValueType},
-    {"-b", "--max-num-batched-tokens of `graft serve` bounds a step", Meaning::Refused},
-    {"-ub", "--max-num-batched-tokens of `graft serve` bounds a step", Meaning::Refused},
-    {"--no-mmap", "weights are repacked into memory already", Meaning::Refused},
-});
 
 constexpr std::int64_t kBlockTokens = 16;  // the default of the rules
 constexpr std::int64_t kAllLayers = 99;    // what people write for "all"
@@ -161,12 +58,74 @@ void check_is_one_of(const FlagRow& row, const std::optional<std::string>& value
   fail(row.from, ": graft supports only ", expected, ", got \"", *value, "\"");
 }
 
+// Vendors write 32k for 32000 and 32K for 32768 tokens.
+std::string plain_count(std::string_view flag, const std::string& value) {
+  struct Unit {
+    char letter;
+    std::int64_t factor;
+  };
+  for (const Unit unit :
+       {Unit{'k', 1000}, Unit{'K', 1 << 10}, Unit{'m', 1'000'000}, Unit{'M', 1 << 20}}) {
+    if (value.size() < 2 || value.size() > 8 || value.back() != unit.letter) continue;
+    return str(flag_number(flag, value.substr(0, value.size() - 1)) * unit.factor);
+  }
+  return value;  // the option checks it
+}
+
+// llama.cpp's names of devices; those of graft stay.
+std::string device_name(const std::string& value) {
+  constexpr std::string_view kCuda = "CUDA";
+  if (value == "none") return "cpu";
+  return value.starts_with(kCuda) ? "cuda:" + value.substr(kCuda.size()) : value;
+}
+
+std::string cache_type(const std::string& value) {
+  if (value == "bfloat16") return "bf16";
+  if (value == "float16" || value == "half") return "f16";
+  return value == "fp8_e4m3" ? "fp8" : value;
+}
+
+bool applies(Scope scope, std::string_view command) {
+  switch (scope) {
+    case Scope::All:
+      return true;
+    case Scope::Serve:
+      return command == "serve";
+    case Scope::Talk:
+      return command != "serve";
+    case Scope::Run:
+      return command == "run";
+    case Scope::Chat:
+      return command == "chat";
+  }
+  return false;
+}
+
+bool matches(std::string_view from, std::string_view name) {
+  if (!from.ends_with('*')) return from == name;
+  from.remove_suffix(1);
+  return name.starts_with(from);
+}
+
+// Null: no flag of another program.
+const FlagRow* find_row(std::string_view name, std::string_view command) {
+  for (const std::span<const FlagRow> rows :
+       {ktransformers_flags(), vllm_flags(), llamacpp_flags()}) {
+    for (const FlagRow& row : rows)
+      if (matches(row.from, name) && applies(row.scope, command)) return &row;
+  }
+  return nullptr;
+}
+
 class Translator {
  public:
   explicit Translator(const std::vector<std::string>& arguments)
-      : in_(arguments), is_serve_(!arguments.empty() && arguments[0] == "serve") {}
+      : in_(arguments), command_(arguments[0]), is_serve_(command_ == "serve") {}
 
   std::vector<std::string> run() {
+    out_.push_back(in_[at_++]);
+    // vLLM's `serve MODEL`.
+    if (is_serve_ && at_ < in_.size() && !in_[at_].starts_with('-')) add("--model", in_[at_++]);
     while (at_ < in_.size())
       translate_next();
     add_cache_type();
@@ -179,8 +138,8 @@ class Translator {
     const std::string argument = with_hyphens(in_[at_++]);
     const std::size_t equals = std::min(argument.find('='), argument.size());
     const std::string name = argument.substr(0, equals);
-    const auto* row = std::ranges::find(kFlagRows, name, &FlagRow::from);
-    if (row == kFlagRows.end()) {
+    const FlagRow* row = name.starts_with('-') ? find_row(name, command_) : nullptr;
+    if (row == nullptr) {
       out_.push_back(argument);
       return;
     }
@@ -190,27 +149,30 @@ class Translator {
     } else if (at_ < in_.size() && takes_next(*row)) {
       value = in_[at_++];
     }
-    translate(*row, value);
+    translate(*row, name, value);
   }
 
   // The next word may be a prompt after a flag that needs no value.
   bool takes_next(const FlagRow& row) const {
     const std::string& next = in_[at_];
-    if (next.starts_with("-")) return false;
-    if (row.meaning != Meaning::Only || row.to != kTrue) return true;
+    const bool is_number = next.size() > 1 && next[0] == '-' && next[1] >= '0' && next[1] <= '9';
+    if (next.starts_with("-") && !is_number) return false;
+    const bool is_boolean =
+        row.meaning == Meaning::Switch || (row.meaning == Meaning::Only && row.to == kTrue);
+    if (!is_boolean) return true;
     return next == "true" || next == "True" || next == "on" || next == "off" || next == "auto" ||
            next == "false" || next == "False" || next == "0" || next == "1";
   }
 
-  void translate(const FlagRow& row, const std::optional<std::string>& value) {
-    if (row.meaning == Meaning::Refused) fail(row.from, ": ", row.to);
+  void translate(const FlagRow& row,
+                 const std::string& name,
+                 const std::optional<std::string>& value) {
+    if (row.meaning == Meaning::Refused) fail(name, ": ", row.to);
     // A boolean flag without a value means true.
     const auto is_true = [&] { return !value || truth_of(row.from, *value); };
     switch (row.meaning) {
-      case Meaning::Think:
-        if (is_serve_)
-          fail(row.from, R"(: requests decide: "reasoning_effort" or "chat_template_kwargs")");
-        if (is_true()) out_.emplace_back("--think=on");
+      case Meaning::Switch:
+        if (is_true()) out_.emplace_back(row.to);
         return;
       case Meaning::CudaGraph:
         if (!is_true()) out_.emplace_back(row.to);
@@ -226,6 +188,17 @@ class Translator {
 
   void translate_value(const FlagRow& row, const std::string& value) {
     switch (row.meaning) {
+      case Meaning::Count:
+        return add(row.to, plain_count(row.from, value));
+      case Meaning::Prompt:
+        out_.push_back(value);
+        return;
+      case Meaning::DeviceName:
+        return add(row.to, device_name(value));
+      case Meaning::CacheType:
+        return add(row.to, cache_type(value));
+      case Meaning::Origins:
+        return add_origins(row, value);
       case Meaning::Prefill:
         return add(is_serve_ ? "--max-num-batched-tokens" : "--chunk-prefill", value);
       case Meaning::CacheTokens:
@@ -249,6 +222,16 @@ class Translator {
         return choose_model(row, value);
       default:
         return add(row.to, value);
+    }
+  }
+
+  // ["https://a.example"], or one origin as text.
+  void add_origins(const FlagRow& row, const std::string& value) {
+    const Json list = Json::parse(value, nullptr, false);
+    if (!list.is_array()) return add(row.to, value);
+    for (const Json& origin : list) {
+      if (!origin.is_string()) fail(row.from, ": expected a list of texts, got ", value);
+      add(row.to, origin.get<std::string>());
     }
   }
 
@@ -321,6 +304,7 @@ class Translator {
   }
 
   const std::vector<std::string>& in_;
+  const std::string& command_;
   bool is_serve_;
   std::size_t at_ = 0;
   std::vector<std::string> out_;

@@ -1,14 +1,19 @@
-#include "graft/cli/options/foreign_flags.h"
+#include "graft/cli/options/foreign/foreign_flags.h"
 
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <CLI/App.hpp>
 #include <gtest/gtest.h>
 
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
+#include "graft/cli/command.h"
+#include "graft/cli/commands.h"
+#include "graft/cli/options/foreign/flag_row.h"
 
 namespace graft::cli {
 namespace {
@@ -110,9 +115,90 @@ TEST(ForeignFlags, OfVllm) {
   EXPECT_NE(refusal({"serve", "-m", "a", "-m", "b", "--served-model-name", "n"}), "");
 }
 
+TEST(ForeignFlags, MoreOfVllm) {
+  EXPECT_EQ(translate_flags({"serve", "org/repo", "--served-model-name", "n", "--max-model-len",
+                             "32k", "--max-num-batched-tokens=8K", "--kv-cache-dtype", "fp8_e4m3",
+                             "--allowed-origins", R"(["https://a.example", "https://b.example"])",
+                             "--disable-log-requests", "-dp", "1"}),
+            (Words{"serve", "--model", "n=org/repo", "--max-model-len", "32000",
+                   "--max-num-batched-tokens", "8192", "--kv-cache-dtype", "fp8", "--cors-origin",
+                   "https://a.example", "--cors-origin", "https://b.example"}));
+  EXPECT_EQ(translate_flags({"serve", "--allowed-origins", "https://a.example"}),
+            (Words{"serve", "--cors-origin", "https://a.example"}));
+  EXPECT_NE(refusal({"serve", "-q", "awq"}).find("graft quantize"), std::string::npos);
+  EXPECT_NE(refusal({"serve", "--speculative-config", "{}"}).find("speculative decoding"),
+            std::string::npos);
+  EXPECT_NE(refusal({"serve", "--no-enable-prefix-caching"}).find("always on"), std::string::npos);
+}
+
+TEST(ForeignFlags, MoreOfLlamaCpp) {
+  EXPECT_EQ(translate_flags({"run", "-dev", "none", "-p", "Why?", "-no-cnv", "-s", "-1", "--perf"}),
+            (Words{"run", "--device", "cpu", "Why?", "--raw", "--seed", "-1", "--stats"}));
+  EXPECT_EQ(translate_flags({"chat", "-f", "notes.txt", "-dev", "CUDA1", "-co", "--no-mmap"}),
+            (Words{"chat", "--prompt-file", "notes.txt", "--device", "cuda:1"}));
+  EXPECT_EQ(
+      translate_flags(
+          {"serve", "-v", "--metrics", "--models-max", "2", "-to", "30", "--repeat-last-n", "-1"}),
+      (Words{"serve", "--log-level=debug", "--max-loaded-models", "2", "--write-timeout", "30"}));
+  EXPECT_EQ(refusal({"run", "--mirostat-lr", "0.1"}),
+            "--mirostat-lr: this sampler does not exist; see `graft run --help`");
+  EXPECT_NE(refusal({"serve", "--temp", "0.5"}).find("requests decide"), std::string::npos);
+  EXPECT_NE(refusal({"run", "-md", "small.gguf"}).find("speculative"), std::string::npos);
+}
+
+// Whether a row adds the flag `to` in a command.
+bool adds_flag(const FlagRow& row, bool is_serve) {
+  if (row.meaning == Meaning::Refused || row.meaning == Meaning::Only) return false;
+  switch (row.scope) {
+    case Scope::All:
+      return row.to.starts_with("--");
+    case Scope::Serve:
+      return is_serve;
+    case Scope::Talk:
+      return !is_serve;
+    default:
+      return false;  // of run or chat alone
+  }
+}
+
+TEST(ForeignFlags, FlagsOfTheTablesExistInSomeCommandOfTheirScope) {
+  Command app("test", "graft");
+  add_chat(app);
+  add_run(app);
+  add_serve(app);
+  const auto has = [&](const char* command, std::string_view flag) {
+    const std::string name(flag.substr(0, flag.find('=')));
+    return app.app().get_subcommand(command)->get_option_no_throw(name) != nullptr;
+  };
+  for (const auto rows : {ktransformers_flags(), vllm_flags(), llamacpp_flags()}) {
+    for (const FlagRow& row : rows) {
+      const bool in_serve = adds_flag(row, true) && has("serve", row.to);
+      const bool in_talk = adds_flag(row, false) && has("run", row.to) && has("chat", row.to);
+      const bool is_renamed = row.meaning == Meaning::Renamed;
+      if (row.scope == Scope::All && adds_flag(row, true)) {
+        EXPECT_TRUE(in_serve || in_talk) << row.from << " " << row.to;
+      }
+      if (row.scope == Scope::Serve && adds_flag(row, true)) {
+        EXPECT_TRUE(in_serve) << row.from;
+      }
+      if (row.scope == Scope::Talk && adds_flag(row, false)) {
+        EXPECT_TRUE(in_talk) << row.from;
+      }
+      if (is_renamed && row.scope == Scope::Run) {
+        EXPECT_TRUE(has("run", row.to)) << row.from;
+      }
+      if (is_renamed && row.scope == Scope::Chat) {
+        EXPECT_TRUE(has("chat", row.to)) << row.from;
+      }
+    }
+  }
+}
+
 TEST(ForeignFlags, OtherFlagsAreUnchanged) {
   const Words arguments = {"chat", "-m", "x", "--system", "a_b", "--temperature=0"};
   EXPECT_EQ(translate_flags(arguments), arguments);
+  const Words device = {"serve", "--device", "cuda:1", "--kv-cache-dtype", "q8_0"};
+  EXPECT_EQ(translate_flags(device), device);
   EXPECT_EQ(translate_flags({"bench", "--max_new_tokens", "a_b", "-c", "3"}),
             (Words{"bench", "--max-new-tokens", "a_b", "-c", "3"}));
 }

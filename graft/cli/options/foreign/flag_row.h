@@ -1,0 +1,61 @@
+// Flags of other programs and what they mean in graft. A table per program; the first row of a flag
+// that applies to the command counts.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace graft::cli {
+
+enum class Meaning : std::uint8_t {
+  Renamed,      // same value, other name
+  Switch,       // true: `to`
+  Count,        // a number, also as 32k (thousands) or 32K (1024): the same flag with the number
+  Prefill,      // tokens of a prefill chunk: the flag depends on the command
+  CacheTokens,  // tokens of the KV cache: --kv-blocks
+  Gibibytes,    // a number of GiB: the same flag with the unit
+  Mebibytes,
+  Prompt,      // a text that becomes the prompt
+  Model,       // the last of these wins; --gguf-path over --model-path
+  ModelName,   // the name under which the model is served
+  CudaGraph,   // false: --enforce-eager
+  GpuLayers,   // 0: --device cpu; all: placed automatically, as without it
+  DeviceName,  // llama.cpp's: none, CUDA0
+  Origins,     // a JSON list of CORS origins
+  CacheType,   // of the KV cache, in PyTorch's names
+  KeyType,     // of the KV cache; keys and values must have the same
+  ValueType,
+  Only,     // `to`, a list "a|b": accepted values, which are what graft does anyway
+  Refused,  // `to` says why, or graft's way; `from` may end in * for all flags that begin so
+};
+
+// The commands in which a row applies.
+enum class Scope : std::uint8_t { All, Serve, Talk, Run, Chat };
+
+struct FlagRow {
+  std::string_view from;
+  std::string_view to;
+  Meaning meaning;
+  Scope scope = Scope::All;
+};
+
+// Of flags that turn on what graft does anyway: they need no value.
+inline constexpr std::string_view kTrue = "true|True|1|on|auto";
+inline constexpr std::string_view kPlacement =
+    "modules are placed automatically; a rule file (--rules, docs/rules.md) places them by name";
+inline constexpr std::string_view kSampling =
+    "requests decide, and the model's generation_config.json where they leave it out";
+inline constexpr std::string_view kNoDraft = "speculative decoding is not supported";
+inline constexpr std::string_view kRope = "RoPE is as the checkpoint says";
+inline constexpr std::string_view kStep = "--max-num-batched-tokens of `graft serve` bounds a step";
+inline constexpr std::string_view kBlocks = "the rule of kv_cache has block_tokens";
+inline constexpr std::string_view kKeys =
+    "a key on the command line is visible to other users; use --api-key-file or GRAFT_API_KEYS";
+
+std::span<const FlagRow> ktransformers_flags();  // also of SGLang with KTransformers' kernels
+std::span<const FlagRow> vllm_flags();
+std::span<const FlagRow> llamacpp_flags();
+
+}  // namespace graft::cli
