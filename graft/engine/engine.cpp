@@ -8,6 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
+#include "graft/engine/output_text.h"
 #include "graft/models/config/model_config.h"
 #include "graft/ops/experts/hybrid_experts.h"
 
@@ -242,13 +243,7 @@ Sequence& Engine::add_sequence(std::shared_ptr<Sequence> owned) {
 
 std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
     const SamplingParams& params) const {
-  if (tokenizer_ == nullptr) return nullptr;
-  tokenizer::DetokenizerOptions options;
-  options.keep_special = !params.skip_special_tokens;
-  options.keep_stop = params.include_stop_str_in_output;
-  // Stop strings are ignored before min_tokens; append_token() sets them then.
-  if (params.min_tokens == 0) options.stops = params.stop;
-  return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
+  return tokenizer_ == nullptr ? nullptr : make_detokenizer(*tokenizer_, params);
 }
 
 std::optional<grammar::OutputMatcher> Engine::new_matcher(const SamplingParams& params) const {
