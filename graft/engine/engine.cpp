@@ -165,6 +165,7 @@ Engine::Engine(models::OpenModel& model,
                  model.model().long_rope_from(),
                  states_.get()),
       runner_(model.model()) {
+  scheduler_.use_window(open_.blueprint().attention_window());
   open_.model().enforce_eager(config_.enforce_eager);
   if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
@@ -198,7 +199,7 @@ void Engine::check(const Request& request) const {
     fail("the prompt has ", length, " tokens, max_model_len is ", config_.max_model_len,
          ": no room is left for output tokens");
   }
-  if (blocks_.blocks_for(length) > blocks_.num_blocks()) {
+  if (!scheduler_.can_hold(length)) {
     fail("the prompt has ", length, " tokens, the KV cache holds ",
          blocks_.num_blocks() * blocks_.block_tokens());
   }
@@ -330,6 +331,7 @@ EngineStats Engine::stats() const {
           .num_output_tokens = num_output_tokens_,
           .num_graph_replays = open_.model().num_graph_replays(),
           .blocks = blocks_.stats(),
+          .num_out_of_window_blocks = blocks_.num_released(),
           .host_tier = kv_tiers_ ? kv_tiers_->host_stats() : TierStats(),
           .disk_tier = kv_tiers_ ? kv_tiers_->disk_stats() : TierStats(),
           .num_loading = tiers_ ? scheduler_.num_loading() : 0};

@@ -160,7 +160,7 @@ class Engine {
   void load_blocks(const Schedule& schedule);
   void wait_for_tiers(const Schedule& schedule);
   void check_snapshot(const Snapshot& snapshot, const std::string& where);
-  void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
+  void restore_blocks(Sequence& sequence, const Snapshot& snapshot);
   bool restore_state(Sequence& sequence, std::span<const std::byte> state);
 
   models::OpenModel& open_;

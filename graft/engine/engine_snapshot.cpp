@@ -43,9 +43,12 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) {
     snapshot.state.resize(model.state_bytes_per_slot());
     model.save_state(sequence.state_slot, snapshot.state);
   }
+  snapshot.first_block = sequence.table.num_released;
+  const std::int64_t num_blocks = blocks_.blocks_for(snapshot.num_computed) - snapshot.first_block;
   std::vector<std::byte> bytes(snapshot.block_bytes);
-  write_snapshot(path, snapshot, blocks_.blocks_for(snapshot.num_computed), [&](std::int64_t i) {
-    model.save_block(sequence.table.blocks[static_cast<std::size_t>(i)], bytes);
+  write_snapshot(path, snapshot, num_blocks, [&](std::int64_t i) {
+    const auto at = static_cast<std::size_t>(snapshot.first_block + i);
+    model.save_block(sequence.table.blocks[at], bytes);
     return std::span<const std::byte>(bytes);
   });
 }
@@ -73,6 +76,11 @@ void Engine::check_snapshot(const Snapshot& snapshot, const std::string& where) 
   }
   if (snapshot.uses_long_rope && model.long_rope_from() == 0)
     fail(where, ": damaged: the model has no long factors of RoPE");
+  if (snapshot.first_block * snapshot.block_tokens >
+      scheduler_.num_out_of_window(snapshot.num_computed)) {
+    fail(where, ": damaged: begins with block ", snapshot.first_block, " of ",
+         snapshot.num_computed, " tokens, of which attention reads more");
+  }
   try {
     check({.prompt = snapshot.tokens, .params = snapshot.params});
   } catch (const Error& error) {
@@ -103,11 +111,12 @@ RequestId Engine::restore(Snapshot snapshot,
   }
   // The tokens are recomputed, with the same bits, when the block size differs, too few blocks are
   // free, too many slots of recurrent states are used, or prompt logprobs are still needed.
-  const bool can_restore = snapshot.block_tokens == blocks_.block_tokens() &&
-                           blocks_.blocks_for(snapshot.num_computed) <= blocks_.num_free() &&
-                           !(sequence->params.prompt_logprobs && sequence->num_output() == 0);
+  const bool can_restore =
+      snapshot.block_tokens == blocks_.block_tokens() &&
+      blocks_.blocks_for(snapshot.num_computed) - snapshot.first_block <= blocks_.num_free() &&
+      !(sequence->params.prompt_logprobs && sequence->num_output() == 0);
   if (can_restore && restore_state(*sequence, snapshot.state)) {
-    restore_blocks(*sequence, snapshot.blocks);
+    restore_blocks(*sequence, snapshot);
   } else {
     sequence->num_computed = 0;
   }
@@ -128,14 +137,18 @@ bool Engine::restore_state(Sequence& sequence, std::span<const std::byte> state)
   return true;
 }
 
-void Engine::restore_blocks(Sequence& sequence, std::span<const std::byte> blocks) {
+void Engine::restore_blocks(Sequence& sequence, const Snapshot& snapshot) {
   std::vector<BlockCopy> copies;
-  const bool has_room = blocks_.prepare(sequence.table, 0, sequence.num_computed, copies);
+  blocks_.skip(sequence.table, snapshot.first_block);
+  const bool has_room = blocks_.prepare(
+      sequence.table, snapshot.first_block * blocks_.block_tokens(), sequence.num_computed, copies);
   GRAFT_CHECK(has_room && copies.empty(), "too few free blocks for a restored sequence");
+  const std::span<const BlockId> blocks =
+      std::span(sequence.table.blocks).subspan(static_cast<std::size_t>(snapshot.first_block));
   const std::size_t block_bytes = open_.model().cache_bytes_per_block();
-  for (std::size_t i = 0; i < sequence.table.blocks.size(); ++i) {
-    const auto block = blocks.subspan(i * block_bytes, block_bytes);
-    open_.model().load_block(sequence.table.blocks[i], block);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto bytes = std::span(snapshot.blocks).subspan(i * block_bytes, block_bytes);
+    open_.model().load_block(blocks[i], bytes);
   }
   blocks_.register_full(sequence.table, sequence.tokens, sequence.num_computed);
 }

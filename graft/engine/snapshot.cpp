@@ -88,6 +88,7 @@ Json header_of(const Snapshot& snapshot) {
           {"cache_form", snapshot.cache_form},
           {"block_tokens", snapshot.block_tokens},
           {"block_bytes", snapshot.block_bytes},
+          {"first_block", snapshot.first_block},
           {"state_bytes", snapshot.state.size()},
           {"params", to_json(snapshot.params)},
           {"seed", snapshot.seed},
@@ -111,6 +112,7 @@ Snapshot parse_header(const Json& header, const std::string& where) {
   header.at("cache_form").get_to(snapshot.cache_form);
   header.at("block_tokens").get_to(snapshot.block_tokens);
   header.at("block_bytes").get_to(snapshot.block_bytes);
+  header.at("first_block").get_to(snapshot.first_block);
   try {
     snapshot.params = params_from_json(header.at("params"));
   } catch (const Error& error) {
@@ -132,8 +134,10 @@ bool is_consistent(const Snapshot& snapshot, std::size_t num_bytes) {
       snapshot.num_prompt < 1 || snapshot.num_prompt > num_tokens || snapshot.num_computed < 0 ||
       snapshot.num_computed >= num_tokens || snapshot.params.n != 1)
     return false;
-  const std::int64_t num_blocks =
+  const std::int64_t end_block =
       (snapshot.num_computed + snapshot.block_tokens - 1) / snapshot.block_tokens;
+  if (snapshot.first_block < 0 || snapshot.first_block > end_block) return false;
+  const std::int64_t num_blocks = end_block - snapshot.first_block;
   return num_blocks == 0
              ? num_bytes == 0
              : num_bytes % static_cast<std::size_t>(num_blocks) == 0 &&

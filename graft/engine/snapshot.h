@@ -35,6 +35,7 @@ struct Snapshot {
   std::vector<TokenId> tokens;
   std::size_t block_bytes = 0;
   std::vector<std::byte> state;   // recurrent states after num_computed tokens; empty: none
+  std::int64_t first_block = 0;   // blocks before it had left every sliding window
   std::vector<std::byte> blocks;  // of num_computed tokens, in order, block_bytes each
 };
 
@@ -44,8 +45,8 @@ class UnknownSequence : public Error {
   using Error::Error;
 };
 
-// `block(i)` returns the bytes of block i and is called in order, so that only one block needs to
-// be in memory. Throws Error.
+// `block(i)` returns the bytes of block first_block + i and is called in order, so that only one
+// block needs to be in memory. Throws Error.
 void write_snapshot(const std::filesystem::path& path,
                     const Snapshot& snapshot,
                     std::int64_t num_blocks,

@@ -61,6 +61,14 @@ TEST(Snapshot, ForgedFieldsAreRefused) {
   expect_refused([](Snapshot& s) { s.block_tokens = INT64_MAX; }, inconsistent);
   expect_refused([](Snapshot& s) { s.blocks.pop_back(); }, inconsistent);
   expect_refused([](Snapshot& s) { s.block_bytes += 8; }, inconsistent);
+  expect_refused([](Snapshot& s) { s.first_block = -1; }, inconsistent);
+  expect_refused([](Snapshot& s) { s.first_block = 7; }, inconsistent);
+  expect_refused(
+      [](Snapshot& s) {
+        s.first_block = 1;
+        s.blocks.resize(s.blocks.size() - s.block_bytes);
+      },
+      "begins with block 1 of 21 tokens");
   expect_refused(
       [](Snapshot& s) {
         s.block_bytes /= 2;
