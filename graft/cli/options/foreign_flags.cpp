@@ -31,6 +31,7 @@ enum class Meaning : std::uint8_t {
   KeyType,    // of the KV cache; keys and values must have the same
   ValueType,
   Only,     // `to`, a list "a|b": accepted values, which are what graft does anyway
+  Mode,     // likewise; long_context is refused with what there is instead
   Refused,  // `to` says why, or graft's way
 };
 
@@ -43,6 +44,11 @@ struct FlagRow {
 constexpr std::string_view kTrue = "true|True|1|on|auto";
 constexpr std::string_view kPlacement =
     "modules are placed automatically; a rule file (--rules, docs/rules.md) places them by name";
+constexpr std::string_view kNoLongContext =
+    "graft has no sparse attention over keys and values in host memory; it attends to the whole "
+    "context where it was computed. --max-model-len sets its length, --kv-cache-dtype q8_0 or q4_0 "
+    "(on CPUs) makes it smaller, --device cpu keeps it in host memory, --kv-host keeps earlier "
+    "prompts";
 constexpr std::string_view kOneGpu = "1";
 
 constexpr auto kFlagRows = std::to_array<FlagRow>({
@@ -59,7 +65,7 @@ constexpr auto kFlagRows = std::to_array<FlagRow>({
     {"--cpu-memory-size-GB", "--kv-host", Meaning::Gibibytes},
     {"--force-think", "--think", Meaning::Think},
     {"--use-cuda-graph", "--enforce-eager", Meaning::CudaGraph},
-    {"--mode", "normal", Meaning::Only},
+    {"--mode", "normal", Meaning::Mode},
     {"--backend-type", "ktransformers|balance_serve", Meaning::Only},
     {"--web", kTrue, Meaning::Only},
     {"--tp", kOneGpu, Meaning::Only},
@@ -215,6 +221,9 @@ class Translator {
       case Meaning::CudaGraph:
         if (!is_true()) out_.emplace_back(row.to);
         return;
+      case Meaning::Mode:
+        if (value == "long_context") fail(row.from, " long_context: ", kNoLongContext);
+        return check_is_one_of(row, value);
       case Meaning::Only:
         return check_is_one_of(row, value);
       default:
