@@ -74,6 +74,7 @@ StateMatch BlockManager::match_prefix(BlockTable& table,
     if (!has_state || has_state(prefix_id)) num_usable = known.size();
   }
   for (const BlockId block : std::span(known).first(num_usable)) {
+    if (ref_count(block) == 0) ++num_spared_;
     add_ref(block);
     table.blocks.push_back(block);
     table.prefix_id = at(block).prefix_id;
@@ -128,6 +129,7 @@ void BlockManager::register_full(BlockTable& table,
     block.parent_id = table.prefix_id;
     block.hash = hash_(table.prefix_id, tokens_in_block);
     block.tokens.assign(tokens_in_block.begin(), tokens_in_block.end());
+    ++num_spared_;
     // On a hash collision the older entry stays and this block is never matched.
     by_hash_.try_emplace(block.hash, table.blocks[idx]);
     table.prefix_id = block.prefix_id;

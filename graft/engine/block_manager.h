@@ -115,6 +115,9 @@ class BlockManager {
   }
   BlockStats stats() const;
   std::int64_t num_released() const { return num_released_; }  // by release_before()
+  // Blocks that were registered, and free ones that were matched, since the start: each can have
+  // spared a waiting sequence one free block.
+  std::int64_t num_spared() const { return num_spared_; }
   std::int64_t ref_count(BlockId block) const;
   // 0: not registered.
   std::uint64_t prefix_id(BlockId block) const {
@@ -150,6 +153,7 @@ class BlockManager {
   std::unordered_map<std::uint64_t, BlockId> by_hash_;
   std::uint64_t next_prefix_id_ = 1;
   std::int64_t num_released_ = 0;
+  std::int64_t num_spared_ = 0;
 };
 
 }  // namespace graft::engine

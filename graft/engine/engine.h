@@ -134,7 +134,7 @@ class Engine {
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
   void settle();  // finishes the step in flight; its failure fails the running sequences
-  SamplingContext context_of(const Sequence& sequence) const;
+  SamplingContext context_of(Sequence& sequence) const;
   void finish_too_long(Sequence& sequence);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
   void finish_embedding(Sequence& sequence);

@@ -280,6 +280,8 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
       continue;
     }
     if (outgrows_short_rope(sequence)) use_long_rope(sequence);
+    if (still_lacks_blocks(sequence)) return;
+    const std::int64_t num_free = blocks_.num_free();
     match_prefix(sequence);
     release_out_of_window(sequence);  // also of a restored sequence
     if (!find_in_tiers(sequence)) {
@@ -288,7 +290,9 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
     }
     limit_found(sequence);
     // The whole sequence must fit, or a later chunk would preempt it.
-    if (num_missing_blocks(sequence) > blocks_.num_free()) {
+    sequence.num_free_needed = num_missing_blocks(sequence) + num_free - blocks_.num_free();
+    sequence.num_spared = blocks_.num_spared();
+    if (sequence.num_free_needed > num_free) {
       release_match(sequence);
       return;
     }
@@ -320,6 +324,13 @@ void Scheduler::prepare(Step& step, Sequence& sequence, std::int64_t num_tokens)
   const bool has_room = blocks_.prepare(sequence.table, sequence.num_computed,
                                         sequence.num_computed + num_tokens, step.schedule.copies);
   GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
+}
+
+// Without looking up its prefix, which takes long, in every step.
+bool Scheduler::still_lacks_blocks(const Sequence& sequence) const {
+  const std::int64_t num_spared = blocks_.num_spared() - sequence.num_spared;
+  return sequence.table.blocks.empty() &&
+         sequence.num_free_needed - num_spared > blocks_.num_free();
 }
 
 // The sequence keeps waiting.

@@ -145,6 +145,7 @@ class Scheduler {
   void start_running(Step& step, Sequence& sequence);
   void prepare(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void release_match(Sequence& sequence);
+  bool still_lacks_blocks(const Sequence& sequence) const;
   void release_out_of_window(Sequence& sequence);
   std::int64_t max_blocks(std::int64_t num_tokens) const;
   std::int64_t num_missing_blocks(const Sequence& sequence) const;

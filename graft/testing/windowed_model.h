@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
@@ -14,13 +15,14 @@ namespace graft {
 
 class WindowedModel {
  public:
-  explicit WindowedModel(std::int64_t window) {
+  explicit WindowedModel(std::int64_t window, std::int64_t max_context = 512) {
     for (const auto& file : std::filesystem::directory_iterator(golden_checkpoint("llama")))
       std::filesystem::copy(file.path(), folder_ / file.path().filename().string());
     Json config = read_json_file(folder_ / "config.json");
     config["architectures"] = {"MistralForCausalLM"};
     config["model_type"] = "mistral";
     config["sliding_window"] = window;
+    config["max_position_embeddings"] = max_context;
     std::ofstream(folder_ / "config.json") << config.dump();
   }
 
