@@ -285,9 +285,17 @@ void LLM::save(SequenceId id, const std::filesystem::path& path) {
 }
 
 RequestId LLM::restore(const std::filesystem::path& path, Callback callback) {
+  // Read on this thread: running sequences do not wait for the file.
+  return restore(engine::read_snapshot(path), path.string(), std::move(callback));
+}
+
+RequestId LLM::restore(engine::Snapshot snapshot,
+                       const std::string& where,
+                       Callback callback,
+                       std::uint64_t client) {
   const RequestId id = state_->next_request++;
   state_->post_and_wait([&](engine::Engine& engine) {
-    engine.restore(path, id);
+    engine.restore(std::move(snapshot), where, id, client);
     state_->callbacks[id] = {.call = std::move(callback), .num_left = 1};
   });
   return id;

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/engine/snapshot.h"
 #include "graft/llm.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/ops/profiler.h"
@@ -75,6 +77,12 @@ class LLM {
   void resume(RequestId request);
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
+  // Of what engine::read_snapshot() returned: `where` begins the messages of its errors. Its
+  // priority and its cache salt are the saved ones.
+  RequestId restore(engine::Snapshot snapshot,
+                    const std::string& where,
+                    Callback callback,
+                    std::uint64_t client = 0);
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
 
   // Null when the checkpoint has no tokenizer; then prompts must be token ids.

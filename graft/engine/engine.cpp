@@ -8,6 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
+#include "graft/engine/output_text.h"
 #include "graft/models/config/model_config.h"
 #include "graft/ops/experts/hybrid_experts.h"
 
@@ -171,6 +172,7 @@ Engine::Engine(models::OpenModel& model,
                  model.model().long_rope_from(),
                  states_.get()),
       runner_(model.model()) {
+  scheduler_.use_window(open_.blueprint().attention_window());
   open_.model().enforce_eager(config_.enforce_eager);
   if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
@@ -204,7 +206,7 @@ void Engine::check(const Request& request) const {
     fail("the prompt has ", length, " tokens, max_model_len is ", config_.max_model_len,
          ": no room is left for output tokens");
   }
-  if (blocks_.blocks_for(length) > blocks_.num_blocks()) {
+  if (!scheduler_.can_hold(length)) {
     fail("the prompt has ", length, " tokens, the KV cache holds ",
          blocks_.num_blocks() * blocks_.block_tokens());
   }
@@ -249,13 +251,7 @@ Sequence& Engine::add_sequence(std::shared_ptr<Sequence> owned) {
 
 std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
     const SamplingParams& params) const {
-  if (tokenizer_ == nullptr) return nullptr;
-  tokenizer::DetokenizerOptions options;
-  options.keep_special = !params.skip_special_tokens;
-  options.keep_stop = params.include_stop_str_in_output;
-  // Stop strings are ignored before min_tokens; append_token() sets them then.
-  if (params.min_tokens == 0) options.stops = params.stop;
-  return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
+  return tokenizer_ == nullptr ? nullptr : make_detokenizer(*tokenizer_, params);
 }
 
 std::optional<grammar::OutputMatcher> Engine::new_matcher(const SamplingParams& params) const {
@@ -342,6 +338,7 @@ EngineStats Engine::stats() const {
           .num_output_tokens = num_output_tokens_,
           .num_graph_replays = open_.model().num_graph_replays(),
           .blocks = blocks_.stats(),
+          .num_out_of_window_blocks = blocks_.num_released(),
           .host_tier = kv_tiers_ ? kv_tiers_->host_stats() : TierStats(),
           .disk_tier = kv_tiers_ ? kv_tiers_->disk_stats() : TierStats(),
           .num_loading = tiers_ ? scheduler_.num_loading() : 0};

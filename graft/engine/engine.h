@@ -27,6 +27,7 @@
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
+#include "graft/engine/snapshot.h"
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_memory.h"
 #include "graft/engine/tiers/kv_tiers.h"
@@ -68,11 +69,17 @@ class Engine {
   bool has_work() const;
 
   // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
-  // Throws Error when it has finished or the file cannot be written.
+  // Throws UnknownSequence when it has finished, Error when the file cannot be written.
   void save(SequenceId id, const std::filesystem::path& path);
   // Adds a request with one sequence that continues from the saved state. `id` as Request::id.
   // Throws Error when the file is damaged or belongs to another model or graft version.
   RequestId restore(const std::filesystem::path& path, RequestId id = 0);
+  // The same with what read_snapshot() returned; `client` as Request::client, `where` begins the
+  // messages.
+  RequestId restore(Snapshot snapshot,
+                    const std::string& where,
+                    RequestId id = 0,
+                    std::uint64_t client = 0);
 
   // Releases the memory of free blocks to the system and evicts the prefixes cached in them. Tiers
   // below the KV cache keep them.
@@ -127,7 +134,7 @@ class Engine {
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
   void settle();  // finishes the step in flight; its failure fails the running sequences
-  SamplingContext context_of(const Sequence& sequence) const;
+  SamplingContext context_of(Sequence& sequence) const;
   void finish_too_long(Sequence& sequence);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
   void finish_embedding(Sequence& sequence);
@@ -152,7 +159,8 @@ class Engine {
   void store_after_step(double step_seconds);
   void load_blocks(const Schedule& schedule);
   void wait_for_tiers(const Schedule& schedule);
-  void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
+  void check_snapshot(const Snapshot& snapshot, const std::string& where);
+  void restore_blocks(Sequence& sequence, const Snapshot& snapshot);
   bool restore_state(Sequence& sequence, std::span<const std::byte> state);
 
   models::OpenModel& open_;

@@ -80,7 +80,7 @@ std::optional<ops::BatchSampling> Engine::device_sampling(const Schedule& schedu
   if (!runner_.can_sample(schedule)) return std::nullopt;
   ops::BatchSampling sampling;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
-    const Sequence& sequence = *scheduled.sequence;
+    Sequence& sequence = *scheduled.sequence;
     if (sequence.is_embedding() || sequence.params.prompt_logprobs) return std::nullopt;
     if (!scheduled.is_complete()) continue;
     if (sequence.params.n > 1 || needs_host(sequence.params)) return std::nullopt;
@@ -232,16 +232,18 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
   }
 }
 
-SamplingContext Engine::context_of(const Sequence& sequence) const {
+SamplingContext Engine::context_of(Sequence& sequence) const {
+  if (has_penalties(sequence.params)) sequence.counts.update(sequence.tokens, sequence.num_prompt);
   return {.params = &sequence.params,
           .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
           .output = sequence.output(),
           .eos_token_ids = eos_token_ids_,
-          .seed = sequence.seed};
+          .seed = sequence.seed,
+          .counts = &sequence.counts};
 }
 
 void Engine::run_sampler(Sample& sample) {
-  const Sequence& sequence = *sample.sequence;
+  Sequence& sequence = *sample.sequence;
   const grammar::TokenBits allowed = allowed_tokens(sequence);
   SamplingContext context = context_of(sequence);
   context.allowed = allowed;

@@ -17,6 +17,7 @@
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_key.h"
 #include "graft/engine/tiers/tier_entry.h"
+#include "graft/engine/token_counts.h"
 #include "graft/grammar/output_matcher.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
@@ -57,7 +58,11 @@ struct Sequence {
   SlotId state_slot = kNoSlot;
   bool is_state_reserved = false;  // the slot was filled before the sequence runs
   SlotId matched_slot = kNoSlot;   // the snapshot of the prefix that was matched last
-  std::int64_t num_known = 0;      // leading tokens that are in cached blocks, with states or not
+  // When it was last looked up while it waited: the free blocks that it needed, those of its prefix
+  // included, and BlockManager::num_spared().
+  std::int64_t num_free_needed = 0;
+  std::int64_t num_spared = 0;
+  std::int64_t num_known = 0;  // leading tokens that are in cached blocks, with states or not
   struct PendingSnapshot {
     std::int64_t num_tokens = 0;
     SlotId slot = kNoSlot;
@@ -87,6 +92,7 @@ struct Sequence {
   std::optional<grammar::OutputMatcher> matcher;        // of params.structured_output
   std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens
 
+  TokenCounts counts;           // as of the last token that was sampled with penalties
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   Clock::time_point arrived;
   std::optional<Clock::time_point> first_scheduled;

@@ -1,15 +1,18 @@
 #include "graft/engine/snapshot.h"
 
-#include <array>
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <system_error>
 
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "graft/base/error.h"
 #include "graft/base/system/mapped_file.h"
+#include "graft/base/text/str.h"
 #include "graft/engine/params_json.h"
 #include "graft/version.h"
 
@@ -19,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "GRAFTSEQ";
+constexpr std::int64_t kMaxBlockTokens = 65536;  // EngineConfig::kvcache_block_size
 // Magic, header size and checksum.
 constexpr std::size_t kFixedBytes = kMagic.size() + 2 * sizeof(std::uint64_t);
 
@@ -26,13 +30,21 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Writes path.partial and its checksum; commit() renames it to path, the destructor removes it
-// otherwise.
+// Beside `path`. Two processes, or two models of one, may write to the same path.
+fs::path partial_of(const fs::path& path) {
+  static std::atomic<std::uint64_t> count = 0;
+  return path.string() + str(".", ::getpid(), "-", count++, ".partial");
+}
+
+// Writes a file beside path with its checksum; commit() renames it to path, the destructor removes
+// it otherwise.
 class Writer {
  public:
   explicit Writer(const fs::path& path)
-      : path_(path), partial_(path.string() + ".partial"), out_(partial_, std::ios::binary) {
-    if (!out_) fail(partial_.string(), ": cannot write");
+      : path_(path), partial_(partial_of(path)), out_(partial_, std::ios::binary) {
+    if (!out_) fail(path_.string(), ": cannot write");
+    std::error_code error;
+    fs::permissions(partial_, fs::perms::owner_read | fs::perms::owner_write, error);
     XXH3_64bits_reset(state_.get());
   }
   Writer(const Writer&) = delete;
@@ -76,6 +88,7 @@ Json header_of(const Snapshot& snapshot) {
           {"cache_form", snapshot.cache_form},
           {"block_tokens", snapshot.block_tokens},
           {"block_bytes", snapshot.block_bytes},
+          {"first_block", snapshot.first_block},
           {"state_bytes", snapshot.state.size()},
           {"params", to_json(snapshot.params)},
           {"seed", snapshot.seed},
@@ -93,13 +106,18 @@ std::uint64_t u64_at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-Snapshot parse_header(const Json& header) {
+Snapshot parse_header(const Json& header, const std::string& where) {
   Snapshot snapshot;
   header.at("model").get_to(snapshot.model);
   header.at("cache_form").get_to(snapshot.cache_form);
   header.at("block_tokens").get_to(snapshot.block_tokens);
   header.at("block_bytes").get_to(snapshot.block_bytes);
-  snapshot.params = params_from_json(header.at("params"));
+  header.at("first_block").get_to(snapshot.first_block);
+  try {
+    snapshot.params = params_from_json(header.at("params"));
+  } catch (const Error& error) {
+    fail(where, ": damaged: ", error.what());
+  }
   header.at("seed").get_to(snapshot.seed);
   header.at("priority").get_to(snapshot.priority);
   header.at("cache_salt").get_to(snapshot.cache_salt);
@@ -112,11 +130,14 @@ Snapshot parse_header(const Json& header) {
 
 bool is_consistent(const Snapshot& snapshot, std::size_t num_bytes) {
   const auto num_tokens = static_cast<std::int64_t>(snapshot.tokens.size());
-  if (snapshot.block_tokens < 1 || snapshot.num_prompt < 1 || snapshot.num_prompt > num_tokens ||
-      snapshot.num_computed < 0 || snapshot.num_computed >= num_tokens)
+  if (snapshot.block_tokens < 1 || snapshot.block_tokens > kMaxBlockTokens ||
+      snapshot.num_prompt < 1 || snapshot.num_prompt > num_tokens || snapshot.num_computed < 0 ||
+      snapshot.num_computed >= num_tokens || snapshot.params.n != 1)
     return false;
-  const std::int64_t num_blocks =
+  const std::int64_t end_block =
       (snapshot.num_computed + snapshot.block_tokens - 1) / snapshot.block_tokens;
+  if (snapshot.first_block < 0 || snapshot.first_block > end_block) return false;
+  const std::int64_t num_blocks = end_block - snapshot.first_block;
   return num_blocks == 0
              ? num_bytes == 0
              : num_bytes % static_cast<std::size_t>(num_blocks) == 0 &&
@@ -141,9 +162,11 @@ void write_snapshot(const fs::path& path,
 }
 
 Snapshot read_snapshot(const fs::path& path) {
-  const std::string where = path.string();
   const MappedFile file(path);
-  const std::span<const std::byte> bytes = file.bytes();
+  return parse_snapshot(file.bytes(), path.string());
+}
+
+Snapshot parse_snapshot(std::span<const std::byte> bytes, const std::string& where) {
   if (bytes.size() < kFixedBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
     fail(where, ": not a saved sequence");
   const auto covered = bytes.first(bytes.size() - sizeof(std::uint64_t));
@@ -159,7 +182,7 @@ Snapshot read_snapshot(const fs::path& path) {
     const auto version = header.at("graft").get<std::string>();
     if (version != GRAFT_VERSION)
       fail(where, ": saved by graft ", version, ", this is graft ", GRAFT_VERSION);
-    Snapshot snapshot = parse_header(header);
+    Snapshot snapshot = parse_header(header, where);
     const auto stored = covered.subspan(kMagic.size() + sizeof(std::uint64_t) + text.size());
     const auto state_bytes = header.at("state_bytes").get<std::size_t>();
     if (state_bytes > stored.size()) fail(where, ": damaged: recurrent states are truncated");

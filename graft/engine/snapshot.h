@@ -1,6 +1,6 @@
 // A saved sequence: a JSON header, its recurrent states and KV cache blocks, and a checksum over
 // all. The file is written under a temporary name and renamed when complete, so `path` is never
-// partial; the checksum detects later damage.
+// partial; the checksum detects later damage. Only its owner can read it.
 //
 //   magic "GRAFTSEQ" | u64 header bytes | header (JSON) | recurrent states | blocks | u64 XXH3-64
 //   of all before
@@ -11,10 +11,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "graft/engine/sequence.h"
+#include "graft/engine/sampling_params.h"
+#include "graft/error.h"
+#include "graft/llm.h"
 
 namespace graft::engine {
 
@@ -32,11 +35,18 @@ struct Snapshot {
   std::vector<TokenId> tokens;
   std::size_t block_bytes = 0;
   std::vector<std::byte> state;   // recurrent states after num_computed tokens; empty: none
+  std::int64_t first_block = 0;   // blocks before it had left every sliding window
   std::vector<std::byte> blocks;  // of num_computed tokens, in order, block_bytes each
 };
 
-// `block(i)` returns the bytes of block i and is called in order, so that only one block needs to
-// be in memory. Throws Error.
+// There is no such sequence: it has finished, or never was.
+class UnknownSequence : public Error {
+ public:
+  using Error::Error;
+};
+
+// `block(i)` returns the bytes of block first_block + i and is called in order, so that only one
+// block needs to be in memory. Throws Error.
 void write_snapshot(const std::filesystem::path& path,
                     const Snapshot& snapshot,
                     std::int64_t num_blocks,
@@ -45,5 +55,7 @@ void write_snapshot(const std::filesystem::path& path,
 // Throws Error when the file is not a saved sequence, is damaged or was saved by another version of
 // graft.
 Snapshot read_snapshot(const std::filesystem::path& path);
+// The same of the bytes of a file; `where` begins the messages.
+Snapshot parse_snapshot(std::span<const std::byte> bytes, const std::string& where);
 
 }  // namespace graft::engine

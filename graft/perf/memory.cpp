@@ -168,6 +168,15 @@ double compressed_scratch_bytes(const ops::CompressedAttentionParams& params,
 
 }  // namespace
 
+// Of a sequence. Where every layer has a window, blocks before it are freed: the window is kept
+// beside the chunk of a step.
+std::int64_t cached_tokens_of(const plan::Blueprint& blueprint, const Workload& load) {
+  const std::int64_t window = blueprint.attention_window();
+  return window == 0
+             ? load.context
+             : std::min(load.context, window + std::max<std::int64_t>(load.prefill_tokens, 1));
+}
+
 double workspace_row_bytes(const plan::ModuleSpec& module) {
   struct RowElems {
     double operator()(const ops::AttentionParams& p) const {
@@ -252,8 +261,8 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
   add_weights(plan, host, devices);
   std::map<Device, double> widest;
   std::map<Device, double> scratch;
-  const double cached_tokens =
-      static_cast<double>(load.context) * static_cast<double>(load.parallel);
+  const double cached_tokens = static_cast<double>(cached_tokens_of(*plan.blueprint, load)) *
+                               static_cast<double>(load.parallel);
   for (const plan::Placement& placement : plan.placements) {
     devices[placement.decode.device()].kv_cache +=
         static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);

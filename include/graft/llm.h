@@ -221,6 +221,9 @@ struct EngineStats {
   std::int64_t num_output_tokens = 0;
   std::int64_t num_graph_replays = 0;  // decode passes that ran as a CUDA graph
   BlockStats blocks;
+  // Blocks that sequences freed while they ran, because every layer has a sliding window that ends
+  // after them.
+  std::int64_t num_out_of_window_blocks = 0;
   TierStats host_tier;
   TierStats disk_tier;
   std::int64_t num_loading = 0;  // waiting sequences whose blocks are read from disk
