@@ -12,6 +12,7 @@
 #include "graft/api/llm.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/models/lora/adapter.h"
 #include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
@@ -40,6 +41,10 @@ struct ModelChoice {
 // downloaded when it is not on this machine. Throws Error.
 std::filesystem::path find_model(const std::string& text, const api::Catalog& catalog);
 
+// --lora, and its values. Throws Error.
+void add_lora_to(Command& command, std::vector<std::string>& lora);
+std::vector<models::AdapterSource> parse_adapters(const std::vector<std::string>& lora);
+
 struct ModelOptions {
   ModelChoice model;
   std::string rules;           // empty: the default of the model family
@@ -51,7 +56,8 @@ struct ModelOptions {
   std::string memory;    // "64G"
   bool no_repack = false;
   bool repack_cache = false;
-  std::string expert_stats;  // path; empty: not kept
+  std::string expert_stats;       // path; empty: not kept
+  std::vector<std::string> lora;  // NAME=PATH[:SCALE]
 
   void add_to(Command& command);
   void add_all_but_model_to(Command& command);
