@@ -14,7 +14,7 @@
 namespace graft::convert {
 namespace {
 
-std::vector<float> decode(const formats::TensorInfo& tensor) {
+std::vector<float> decode_matrix(const formats::TensorInfo& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.num_elems()));
   kernels::cpu::kernels().codecs[static_cast<std::size_t>(tensor.dtype)].decode(
       tensor.data.data(), values.data(), values.size());
@@ -39,8 +39,8 @@ std::shared_ptr<const LowRank> low_rank(const formats::LoraPair& pair, double sc
   return std::make_shared<const LowRank>(LowRank{.rank = pair.rank(),
                                                  .cols = pair.a->shape[1],
                                                  .scale = static_cast<float>(pair.scale * scale),
-                                                 .a = decode(*pair.a),
-                                                 .b = decode(*pair.b)});
+                                                 .a = decode_matrix(*pair.a),
+                                                 .b = decode_matrix(*pair.b)});
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
+#include "graft/base/text/str.h"
 #include "graft/engine/engine.h"
+#include "graft/testing/device.h"
 #include "graft/testing/golden.h"
 
 namespace graft::engine {
@@ -30,6 +32,7 @@ EngineConfig small_config() {
   config.num_kvcache_blocks = 60;
   config.kvcache_block_size = 16;
   config.max_num_batched_tokens = 24;
+  config.max_num_seqs = 8;
   return config;
 }
 
@@ -209,17 +212,54 @@ TEST(EngineAdapters, PreemptionKeepsThem) {
   config.num_kvcache_blocks = 8;
   config.max_model_len = 100;
   config.enable_prefix_caching = false;
-  Engine roomy(open, nullptr, small_config());
-  Engine tight(open, nullptr, config);
-  for (Engine* engine : {&roomy, &tight}) {
+  const auto run = [&](const EngineConfig& with, std::int64_t& num_preemptions) {
+    Engine engine(open, nullptr, with);
     for (const char* name : {"a", "b", "a"})
-      engine->add(request_for(*engine, name, 40));
-  }
-  const auto want = run_all(roomy);
-  const auto got = run_all(tight);
-  EXPECT_GT(tight.stats().num_preemptions, 0);
+      engine.add(request_for(engine, name, 40));
+    auto results = run_all(engine);
+    num_preemptions = engine.stats().num_preemptions;
+    return results;
+  };
+  std::int64_t num_preemptions = 0;
+  const auto want = run(small_config(), num_preemptions);
+  EXPECT_EQ(num_preemptions, 0);
+  const auto got = run(config, num_preemptions);
+  EXPECT_GT(num_preemptions, 0);
   for (const auto& [id, result] : want)
     EXPECT_EQ(got.at(id).tokens, result.tokens);
+}
+
+// Decode passes are captured graphs there, keyed by whether a row has an adapter.
+TEST(EngineAdapters, GraphsOfADeviceMixThem) {
+  const auto run = [](const char* device, bool is_eager) {
+    models::OpenOptions options = with_adapters();
+    options.rules = str("- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: \"",
+                        device, "\"}}}\n");
+    options.machine.num_gpus = 1;
+    options.operators = ops::testing::with_test_devices;
+    options.num_threads = 1;
+    models::OpenModel open(golden_checkpoint("llama"), options);
+    EngineConfig config = small_config();
+    config.enforce_eager = is_eager;
+    Engine engine(open, nullptr, config);
+    std::int64_t max_tokens = 6;
+    for (const char* name : {"a", "", "b", "", "a"})
+      engine.add(request_for(engine, name, max_tokens += 5));
+    auto results = run_all(engine);
+    EXPECT_TRUE(engine.remove_adapter("a"));
+    engine.add(request_for(engine, "b", 12));
+    results.merge(run_all(engine));
+    if (std::string(device) != "cpu" && !is_eager) {
+      EXPECT_GT(open.model().num_graph_replays(), 0);
+    }
+    std::vector<std::vector<TokenId>> tokens;
+    for (const auto& [id, result] : results)
+      tokens.push_back(result.tokens);
+    return tokens;
+  };
+  const auto want = run("cpu", false);
+  EXPECT_EQ(run("cuda:0", true), want);
+  EXPECT_EQ(run("cuda:0", false), want);
 }
 
 }  // namespace

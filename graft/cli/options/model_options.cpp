@@ -20,6 +20,7 @@
 #include "graft/hub/local_models.h"
 #include "graft/models/build/shapes.h"
 #include "graft/models/lora/adapter.h"
+#include "graft/ops/lora.h"
 
 namespace graft::cli {
 namespace {
@@ -173,7 +174,7 @@ void ModelOptions::add_all_but_model_to(Command& command) {
       ->option_text("FILE");
 }
 
-api::LlmConfig ModelOptions::config() const {
+api::LlmConfig ModelOptions::config(std::size_t max_adapters) const {
   api::LlmConfig config;
   config.rules = rules;
   config.device = device;
@@ -186,6 +187,10 @@ api::LlmConfig ModelOptions::config() const {
   config.repack_cache = repack_cache;
   config.expert_stats = expert_stats;
   config.adapters = parse_adapters(lora);
+  if (config.adapters.size() > max_adapters) {
+    fail("--lora: ", config.adapters.size(),
+         " adapters; only graft serve takes more than one, up to ", ops::kMaxAdapters);
+  }
   if (!config.adapters.empty()) config.default_adapter = config.adapters.front().name;
   config.on_warning = [](const std::string& line) { warn(line); };
   config.on_placement = [](const std::string& summary) {
@@ -195,8 +200,6 @@ api::LlmConfig ModelOptions::config() const {
 }
 
 std::unique_ptr<api::LLM> ModelOptions::open(api::LlmConfig config) const {
-  if (config.adapters.size() > 1)
-    fail("--lora: ", config.adapters.size(), " adapters; only graft serve takes more than one");
   std::optional<Progress> progress;
   std::uint64_t shown = 0;
   if (is_terminal(stderr)) {

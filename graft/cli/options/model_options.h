@@ -61,7 +61,8 @@ struct ModelOptions {
 
   void add_to(Command& command);
   void add_all_but_model_to(Command& command);
-  api::LlmConfig config() const;
+  // The adapter is that of all requests. Throws Error for more than max_adapters.
+  api::LlmConfig config(std::size_t max_adapters = 1) const;
   // Loads the model, with a progress bar on standard error when that is a terminal.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;
 };

@@ -19,13 +19,13 @@
 namespace graft::formats {
 namespace {
 
-Json config(const Json& more = Json::object()) {
+Json peft_config(const Json& more = Json::object()) {
   Json json = {{"peft_type", "LORA"}, {"r", 8}, {"lora_alpha", 16}, {"bias", "none"}};
   json.update(more);
   return json;
 }
 
-std::string error_of(const std::function<void()>& work) {
+std::string adapter_error(const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
@@ -46,15 +46,16 @@ std::vector<TensorInfo> q_pair(std::int64_t rank) {
 }
 
 TEST(PeftConfig, ScalesByAlphaOverRank) {
-  EXPECT_DOUBLE_EQ(PeftConfig(config(), "c").scale_of("model.layers.0.self_attn.q_proj"), 2.0);
-  const PeftConfig stable(config({{"use_rslora", true}}), "c");
+  EXPECT_DOUBLE_EQ(PeftConfig(peft_config(), "c").scale_of("model.layers.0.self_attn.q_proj"), 2.0);
+  const PeftConfig stable(peft_config({{"use_rslora", true}}), "c");
   EXPECT_DOUBLE_EQ(stable.scale_of("model.layers.0.self_attn.q_proj"), 16.0 / std::sqrt(8.0));
 }
 
 TEST(PeftConfig, PatternsMatchTheEndOfAModule) {
-  const PeftConfig peft(config({{"rank_pattern", {{"v_proj", 4}, {"layers\\.1\\..*up_proj", 2}}},
-                                {"alpha_pattern", {{"self_attn.q_proj", 32}}}}),
-                        "c");
+  const PeftConfig peft(
+      peft_config({{"rank_pattern", {{"v_proj", 4}, {"layers\\.1\\..*up_proj", 2}}},
+                   {"alpha_pattern", {{"self_attn.q_proj", 32}}}}),
+      "c");
   EXPECT_EQ(peft.rank_of("model.layers.0.self_attn.v_proj"), 4);
   EXPECT_EQ(peft.rank_of("model.layers.0.self_attn.other_v_proj"), 8);
   EXPECT_EQ(peft.rank_of("model.layers.1.mlp.up_proj"), 2);
@@ -76,44 +77,49 @@ TEST(PeftConfig, NamesTheFieldOfAnUnsupportedFeature) {
       {"alora_invocation_tokens", {5}},
       {"use_qalora", true}};
   for (const auto& [field, value] : fields) {
-    const std::string error = error_of([&] {
-      PeftConfig(config({{field, value}}), "adapter_config.json");
+    const std::string error = adapter_error([&] {
+      PeftConfig(peft_config({{field, value}}), "adapter_config.json");
     });
     EXPECT_NE(error.find('"' + field + '"'), std::string::npos) << field << ": " << error;
     EXPECT_NE(error.find("not supported"), std::string::npos) << error;
   }
-  EXPECT_EQ(error_of([] { PeftConfig(config({{"modules_to_save", Json::array()}}), "c"); }), "");
+  EXPECT_EQ(adapter_error([] {
+              PeftConfig(peft_config({{"modules_to_save", Json::array()}}), "c");
+            }),
+            "");
 }
 
 TEST(PeftConfig, RefusesOtherMethodsAndWrongValues) {
-  EXPECT_NE(error_of([] {
-              PeftConfig(config({{"peft_type", "IA3"}}), "c");
+  EXPECT_NE(adapter_error([] {
+              PeftConfig(peft_config({{"peft_type", "IA3"}}), "c");
             }).find("IA3"),
             std::string::npos);
-  EXPECT_NE(error_of([] {
-              PeftConfig(config({{"r", 0}}), "c");
+  EXPECT_NE(adapter_error([] {
+              PeftConfig(peft_config({{"r", 0}}), "c");
             }).find("\"r\" is 0"),
             std::string::npos);
-  EXPECT_NE(error_of([] {
-              PeftConfig(config({{"r", "8"}}), "c");
+  EXPECT_NE(adapter_error([] {
+              PeftConfig(peft_config({{"r", "8"}}), "c");
             }).find("\"r\" is"),
             std::string::npos);
-  EXPECT_NE(error_of([] {
-              PeftConfig(config({{"lora_alpha", 1e300}}), "c");
+  EXPECT_NE(adapter_error([] {
+              PeftConfig(peft_config({{"lora_alpha", 1e300}}), "c");
             }).find("lora_alpha"),
             std::string::npos);
-  EXPECT_NE(error_of([] {
-              PeftConfig(config({{"rank_pattern", 3}}), "c");
+  EXPECT_NE(adapter_error([] {
+              PeftConfig(peft_config({{"rank_pattern", 3}}), "c");
             }).find("rank_pattern"),
             std::string::npos);
-  EXPECT_NE(error_of([] { PeftConfig(Json::array(), "c"); }).find("object"), std::string::npos);
-  const PeftConfig broken(config({{"rank_pattern", {{"(", 3}}}}), "c");
-  EXPECT_NE(error_of([&] { broken.rank_of("q_proj"); }).find("pattern \"(\""), std::string::npos);
+  EXPECT_NE(adapter_error([] { PeftConfig(Json::array(), "c"); }).find("object"),
+            std::string::npos);
+  const PeftConfig broken(peft_config({{"rank_pattern", {{"(", 3}}}}), "c");
+  EXPECT_NE(adapter_error([&] { broken.rank_of("q_proj"); }).find("pattern \"(\""),
+            std::string::npos);
 }
 
 TEST(PeftPairs, AreFoundByModule) {
   const auto tensors = q_pair(8);
-  const auto pairs = peft_pairs(PeftConfig(config(), "c"), tensors, "f");
+  const auto pairs = peft_pairs(PeftConfig(peft_config(), "c"), tensors, "f");
   ASSERT_EQ(pairs.size(), 1U);
   EXPECT_EQ(pairs[0].target, "model.layers.0.self_attn.q_proj.weight");
   EXPECT_EQ(pairs[0].rank(), 8);
@@ -121,9 +127,9 @@ TEST(PeftPairs, AreFoundByModule) {
 }
 
 TEST(PeftPairs, NameTheTensorThatIsWrong) {
-  const PeftConfig peft(config(), "c");
+  const PeftConfig peft(peft_config(), "c");
   const auto error = [&](std::vector<TensorInfo> tensors) {
-    return error_of([&] { peft_pairs(peft, tensors, "f"); });
+    return adapter_error([&] { peft_pairs(peft, tensors, "f"); });
   };
   EXPECT_NE(error(q_pair(4)).find("says rank 8"), std::string::npos);
   EXPECT_NE(error({q_pair(8)[0]}).find("lora_A.weight has no B matrix"), std::string::npos);
@@ -171,7 +177,7 @@ TEST(GgufPairs, RefuseOtherFiles) {
   const auto error = [&](const char* key, GgufValue value) {
     GgufMetadata metadata = adapter_metadata();
     metadata.set(key, std::move(value));
-    return error_of([&] { gguf_pairs(metadata, tensors, "f"); });
+    return adapter_error([&] { gguf_pairs(metadata, tensors, "f"); });
   };
   EXPECT_NE(error("general.type", std::string("model")).find("\"model\""), std::string::npos);
   EXPECT_NE(error("adapter.type", std::string("control")).find("\"control\""), std::string::npos);
@@ -191,18 +197,18 @@ TEST(AdapterFile, OpensAFolderAndItsFiles) {
 
 TEST(AdapterFile, SaysWhatIsMissing) {
   const TempDir folder;
-  EXPECT_NE(error_of([&] { open_adapter(folder / "none"); }).find("no such file"),
+  EXPECT_NE(adapter_error([&] { open_adapter(folder / "none"); }).find("no such file"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { open_adapter(folder.path()); }).find("adapter_model.safetensors"),
+  EXPECT_NE(adapter_error([&] { open_adapter(folder.path()); }).find("adapter_model.safetensors"),
             std::string::npos);
   std::ofstream(folder / "adapter_model.bin") << "x";
-  EXPECT_NE(error_of([&] { open_adapter(folder.path()); }).find("pickle"), std::string::npos);
+  EXPECT_NE(adapter_error([&] { open_adapter(folder.path()); }).find("pickle"), std::string::npos);
   std::filesystem::copy_file(golden_adapter("llama-lora-a") / "adapter_model.safetensors",
                              folder / "adapter_model.safetensors");
-  EXPECT_NE(error_of([&] { open_adapter(folder.path()); }).find("adapter_config.json"),
+  EXPECT_NE(adapter_error([&] { open_adapter(folder.path()); }).find("adapter_config.json"),
             std::string::npos);
   std::ofstream(folder / "x.gguf") << "GGUF";
-  EXPECT_NE(error_of([&] { open_adapter(folder / "x.gguf"); }), "");
+  EXPECT_NE(adapter_error([&] { open_adapter(folder / "x.gguf"); }), "");
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ using formats::TensorInfo;
 constexpr std::string_view kWeight = ".weight";
 constexpr std::size_t kMaxNameBytes = 128;
 
-bool is_gguf(const formats::WeightSource& source) {
+bool has_gguf_form(const formats::WeightSource& source) {
   return source.format().starts_with("GGUF");
 }
 
@@ -65,7 +65,7 @@ class RowsOfB final : public formats::WeightSource {
   formats::NameIndex index_;
 };
 
-std::vector<float> decode(const TensorInfo& tensor) {
+std::vector<float> decode_matrix(const TensorInfo& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.num_elems()));
   const auto& codec = quant::reference_codecs()[static_cast<std::size_t>(tensor.dtype)];
   codec.decode(tensor.data.data(), values.data(), values.size());
@@ -80,7 +80,7 @@ void check_finite(const std::vector<float>& values, const TensorInfo& tensor) {
 // Whether the tensors of this checkpoint have the rows or columns of the weight in llama.cpp's
 // order of value heads, which the other format does not have.
 bool is_tiled(const Checkpoint& checkpoint, const std::string& weight) {
-  if (!is_gguf(checkpoint)) return false;
+  if (!has_gguf_form(checkpoint)) return false;
   return std::ranges::any_of(checkpoint.tensors(), [&](const TensorInfo& tensor) {
     const auto names = to_huggingface(checkpoint.config(), tensor.name);
     return std::ranges::any_of(names, [&](const MappedName& mapped) {
@@ -143,7 +143,8 @@ class Resolver {
                             formats::is_half(transform) || formats::is_part_of_qkv(transform) ||
                             formats::is_split_by_key_head(transform);
     if (!moves_rows) refuse(pair, "adapters of tensors in this layout are not supported");
-    if (file_.is_gguf() != is_gguf(base_) && (is_tiled(base_, weight) || is_tiled(rows_, weight)))
+    if (file_.is_gguf() != has_gguf_form(base_) &&
+        (is_tiled(base_, weight) || is_tiled(rows_, weight)))
       refuse(pair, "the model and the adapter must both be GGUF files, or neither");
     if (pair.rank() > ops::kMaxLoraRank)
       refuse(pair, "rank ", pair.rank(), ", at most ", ops::kMaxLoraRank, " are supported");
@@ -159,7 +160,7 @@ class Resolver {
     AdapterModule result = {.module = &module,
                             .matrices = {.rank = pair.rank(),
                                          .scale = static_cast<float>(pair.scale * scale_),
-                                         .a = decode(*pair.a),
+                                         .a = decode_matrix(*pair.a),
                                          .b = store_.get(weight).decode()}};
     check_finite(result.matrices.a, *pair.a);
     check_finite(result.matrices.b, *pair.b);

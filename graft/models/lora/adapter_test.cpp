@@ -25,12 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Case {
+struct AdapterCase {
   const char* base;
   const char* adapter;
 };
 
-class GoldenAdapter : public ::testing::TestWithParam<Case> {};
+class GoldenAdapter : public ::testing::TestWithParam<AdapterCase> {};
 
 TEST_P(GoldenAdapter, MatchesTheReference) {
   const fs::path folder = golden_adapter(GetParam().adapter);
@@ -53,16 +53,17 @@ TEST_P(GoldenAdapter, WithoutItTheReferenceDiffers) {
 
 INSTANTIATE_TEST_SUITE_P(All,
                          GoldenAdapter,
-                         ::testing::Values(Case{"llama", "llama-lora-a"},
-                                           Case{"llama", "llama-lora-b"},
-                                           Case{"deepseek-v2-lite", "deepseek-v2-lite-lora"}),
+                         ::testing::Values(AdapterCase{"llama", "llama-lora-a"},
+                                           AdapterCase{"llama", "llama-lora-b"},
+                                           AdapterCase{"deepseek-v2-lite",
+                                                       "deepseek-v2-lite-lora"}),
                          [](const auto& test) {
                            std::string name = test.param.adapter;
                            std::erase(name, '-');
                            return name;
                          });
 
-bool is_same(const std::vector<float>& a, const std::vector<float>& b) {
+bool has_same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
@@ -83,13 +84,13 @@ TEST(AdapterBatch, RowsDoNotDependOnTheAdaptersOfOthers) {
     for (std::size_t i = 0; i < mixed.size(); ++i) {
       const auto alone =
           run_prompts(open.model(), {&mixed[i], 1}, {.adapters = {adapters[i]}}).front();
-      EXPECT_TRUE(is_same(together[i].logits, alone.logits)) << i << ", repack " << repack;
+      EXPECT_TRUE(has_same_bits(together[i].logits, alone.logits)) << i << ", repack " << repack;
       if (adapters[i] >= 0) continue;
       const auto base = run_prompts(plain.model(), {&mixed[i], 1}).front();
-      EXPECT_TRUE(is_same(together[i].logits, base.logits)) << i << ", repack " << repack;
+      EXPECT_TRUE(has_same_bits(together[i].logits, base.logits)) << i << ", repack " << repack;
     }
-    EXPECT_FALSE(is_same(together[0].logits, together[2].logits));
-    EXPECT_FALSE(is_same(together[0].logits, together[4].logits));
+    EXPECT_FALSE(has_same_bits(together[0].logits, together[2].logits));
+    EXPECT_FALSE(has_same_bits(together[0].logits, together[4].logits));
   }
 }
 
@@ -103,12 +104,12 @@ TEST(AdapterBatch, LatentAttentionMixesAdaptersToo) {
   const std::vector<TokenIds> mixed = {prompts[0], prompts[1], prompts[0]};
   const auto together = run_prompts(open.model(), mixed, {.chunk = 11, .adapters = {-1, 0, 0}});
   const auto base = run_prompts(plain.model(), {&mixed[0], 1}).front();
-  EXPECT_TRUE(is_same(together[0].logits, base.logits));
+  EXPECT_TRUE(has_same_bits(together[0].logits, base.logits));
   for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
     const auto alone = run_prompts(open.model(), {&mixed[i], 1}, {.adapters = {0}}).front();
-    EXPECT_TRUE(is_same(together[i].logits, alone.logits)) << i;
+    EXPECT_TRUE(has_same_bits(together[i].logits, alone.logits)) << i;
   }
-  EXPECT_FALSE(is_same(together[0].logits, together[2].logits));
+  EXPECT_FALSE(has_same_bits(together[0].logits, together[2].logits));
 }
 
 TEST(AdapterBatch, AClearedAdapterLeavesNothing) {
@@ -121,7 +122,7 @@ TEST(AdapterBatch, AClearedAdapterLeavesNothing) {
   open.model().clear_adapter(0);
   EXPECT_EQ(open.model().adapter_bytes().at(kCpu), 0U);
   const auto after = run_prompts(open.model(), {&prompt, 1}, {.adapters = {0}}).front();
-  EXPECT_TRUE(is_same(before.logits, after.logits));
+  EXPECT_TRUE(has_same_bits(before.logits, after.logits));
 }
 
 // llama.cpp interleaves the rows of q and k.
@@ -138,7 +139,7 @@ TEST(GgufAdapter, EqualsThePeftAdapter) {
   EXPECT_NE(open.adapters()[0].identity, scaled.adapters()[0].identity);
 }
 
-std::string error_of(const std::function<void()>& work) {
+std::string adapter_error(const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& error) {
@@ -149,7 +150,7 @@ std::string error_of(const std::function<void()>& work) {
 
 TEST(Adapter, NamesTheTensorThatDoesNotFit) {
   const auto error = [](const char* base, const char* adapter) {
-    return error_of([&] {
+    return adapter_error([&] {
       OpenModel(golden_checkpoint(base),
                 {.adapters = {{.name = "a", .path = golden_adapter(adapter)}}});
     });
@@ -176,7 +177,7 @@ TEST(Adapter, NamesTheModuleThatCannotHaveOne) {
   replace_all("layers.0.mlp.gate_proj", "layers.9.mlp.gate_proj");
   fs::permissions(weights, fs::perms::owner_all);
   std::ofstream(weights, std::ios::binary) << bytes;
-  const std::string error = error_of([&] {
+  const std::string error = adapter_error([&] {
     OpenModel(golden_checkpoint("llama"), {.adapters = {{.name = "a", .path = folder / "a"}}});
   });
   EXPECT_NE(error.find("layers.9.mlp.gate_proj.lora_B.weight: the model has no linear layer"),
@@ -190,7 +191,7 @@ TEST(AdapterSource, IsANamedPathWithAScale) {
             (AdapterSource{.name = "sql", .path = "/a/b", .scale = 0.5}));
   EXPECT_EQ(parse_adapter_source("sql=/a:b"), (AdapterSource{.name = "sql", .path = "/a:b"}));
   for (const char* wrong : {"", "sql", "sql=", "=/a", "s/q=/a", "s:q=/a", "sql=/a:1e99"})
-    EXPECT_NE(error_of([&] { parse_adapter_source(wrong); }), "") << wrong;
+    EXPECT_NE(adapter_error([&] { parse_adapter_source(wrong); }), "") << wrong;
 }
 
 }  // namespace

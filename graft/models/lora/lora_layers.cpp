@@ -51,11 +51,11 @@ ops::LoraMatrices values_of(const ops::LoraMatrices& both, const ops::MlaParams&
   return values;
 }
 
-std::uint64_t bytes_of(const ops::LoraMatrices& matrices) {
+std::uint64_t matrix_bytes(const ops::LoraMatrices& matrices) {
   return (matrices.a.size() + matrices.b.size()) * sizeof(float);
 }
 
-void append(ops::LoraRows& rows, std::int64_t count, std::int32_t adapter) {
+void append_adapters(ops::LoraRows& rows, std::int64_t count, std::int32_t adapter) {
   rows.adapters.insert(rows.adapters.end(), static_cast<std::size_t>(count), adapter);
 }
 
@@ -124,7 +124,7 @@ void LoraLayers::set(std::int32_t adapter, const Adapter& source) {
         kv_b.keys->set(adapter, keys);
         kv_b.values->set(adapter, values);
         bytes_of_adapter_.at(static_cast<std::size_t>(adapter))[kv_b.device] +=
-            models::bytes_of(keys) + models::bytes_of(values);
+            matrix_bytes(keys) + matrix_bytes(values);
       }
     }
   } catch (...) {
@@ -157,10 +157,9 @@ std::map<Device, std::uint64_t> LoraLayers::bytes_of(const Adapter& adapter,
   std::map<Device, std::uint64_t> bytes;
   for (const AdapterModule& found : adapter.modules()) {
     const ops::MlaParams* mla = mla_of(plan, *found.module);
-    const std::uint64_t needed = mla == nullptr
-                                     ? found.bytes()
-                                     : models::bytes_of(keys_of(found.matrices, *mla)) +
-                                           models::bytes_of(values_of(found.matrices, *mla));
+    const std::uint64_t needed = mla == nullptr ? found.bytes()
+                                                : matrix_bytes(keys_of(found.matrices, *mla)) +
+                                                      matrix_bytes(values_of(found.matrices, *mla));
     const std::string parent =
         mla != nullptr || found.module->layer >= 0 ? parent_of(*found.module) : found.module->name;
     bytes[plan.at(parent).running(ops::Phase::Decode).device()] += needed;
@@ -174,8 +173,9 @@ const ops::LoraRows* LoraLayers::rows_of(const ops::Batch& batch) {
   if (!has_adapters) return nullptr;
   rows_.adapters.clear();
   for (const ops::SequenceSlice& sequence : batch.sequences) {
-    append(rows_, sequence.first_row - static_cast<std::int64_t>(rows_.adapters.size()), -1);
-    append(rows_, sequence.num_tokens, sequence.adapter);
+    append_adapters(rows_, sequence.first_row - static_cast<std::int64_t>(rows_.adapters.size()),
+                    -1);
+    append_adapters(rows_, sequence.num_tokens, sequence.adapter);
   }
   logit_rows_.adapters.clear();
   for (const std::int32_t row : batch.logit_rows)

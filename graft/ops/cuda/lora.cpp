@@ -20,7 +20,7 @@
 namespace graft::ops::cuda {
 namespace {
 
-Buffer upload(const std::vector<float>& values, Device device) {
+Buffer upload_matrix(const std::vector<float>& values, Device device) {
   Buffer buffer(values.size() * sizeof(float), device);
   check_cuda(cudaMemcpy(buffer.data(), values.data(), buffer.size(), cudaMemcpyHostToDevice),
              "copying an adapter to the GPU");
@@ -80,7 +80,7 @@ class LoraLayerCuda final : public LoraLayer {
         }
       }
     }
-    Memory memory = {.a = upload(a, device_), .b = upload(b, device_)};
+    Memory memory = {.a = upload_matrix(a, device_), .b = upload_matrix(b, device_)};
     entries_[static_cast<std::size_t>(adapter)] = {
         .a = reinterpret_cast<const float*>(memory.a.data()),
         .b = reinterpret_cast<const float*>(memory.b.data()),
