@@ -76,9 +76,10 @@ void merge_lora(Job& job, const models::AdapterSource& source) {
     }
   }
   for (const formats::LoraPair& pair : file->pairs()) {
-    if (!used.contains(&pair))
+    if (!used.contains(&pair)) {
       fail(source.path.string(), ": ", pair.b->name, ": the checkpoint has no tensor ",
            pair.target);
+    }
   }
 }
 

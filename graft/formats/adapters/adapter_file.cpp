@@ -27,7 +27,7 @@ class PeftFolder final : public AdapterFile {
 
  private:
   static fs::path weights_of(const fs::path& folder) {
-    const fs::path weights = folder / "adapter_model.safetensors";
+    fs::path weights = folder / "adapter_model.safetensors";
     if (fs::exists(weights)) return weights;
     if (fs::exists(folder / "adapter_model.bin")) {
       fail((folder / "adapter_model.bin").string(),

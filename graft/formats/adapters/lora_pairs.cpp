@@ -30,10 +30,11 @@ void check_matrix(const TensorInfo& tensor, const std::string& where) {
   }
 }
 
-std::vector<LoraPair> complete(Pairs pairs, const std::string& where) {
+std::vector<LoraPair> complete(const Pairs& pairs, const std::string& where) {
   if (pairs.empty()) fail(where, ": no LoRA tensors");
   std::vector<LoraPair> all;
-  for (auto& [target, pair] : pairs) {
+  for (const auto& [target, found] : pairs) {
+    LoraPair pair = found;
     if (pair.a == nullptr || pair.b == nullptr) {
       const TensorInfo& other = pair.a == nullptr ? *pair.b : *pair.a;
       fail(where, ": ", other.name, " has no ", pair.a == nullptr ? "A" : "B", " matrix beside it");
@@ -103,7 +104,7 @@ std::vector<LoraPair> peft_pairs(const PeftConfig& config,
     }
     add(pairs, name->module + ".weight", name->is_a, tensor, where);
   }
-  std::vector<LoraPair> all = complete(std::move(pairs), where);
+  std::vector<LoraPair> all = complete(pairs, where);
   constexpr std::string_view kSuffix = ".weight";
   for (LoraPair& pair : all) {
     const std::string_view module =
@@ -122,10 +123,10 @@ std::vector<LoraPair> gguf_pairs(const GgufMetadata& metadata,
                                  const std::string& where) {
   const auto text = [&](const char* key) { return metadata.string(key).value_or(""); };
   if (text("general.type") != "adapter") {
-    fail(where, ": \"general.type\" is \"", text("general.type"), "\", expected \"adapter\"");
+    fail(where, R"(: "general.type" is ")", text("general.type"), R"(", expected "adapter")");
   }
   if (text("adapter.type") != "lora") {
-    fail(where, ": \"adapter.type\" is \"", text("adapter.type"), "\", only \"lora\" is supported");
+    fail(where, R"(: "adapter.type" is ")", text("adapter.type"), R"(", only "lora" is supported)");
   }
   if (metadata.find("adapter.alora.invocation_tokens") != nullptr) {
     fail(where, ": \"adapter.alora.invocation_tokens\": activated adapters (aLoRA) are not ",
@@ -146,7 +147,7 @@ std::vector<LoraPair> gguf_pairs(const GgufMetadata& metadata,
       fail(where, ": ", tensor.name, ": adapters of embeddings are not supported");
     add(pairs, std::move(target), is_a, tensor, where);
   }
-  std::vector<LoraPair> all = complete(std::move(pairs), where);
+  std::vector<LoraPair> all = complete(pairs, where);
   // As in llama.cpp: without alpha the product is not scaled.
   for (LoraPair& pair : all)
     pair.scale = alpha == 0.0 ? 1.0 : alpha / static_cast<double>(pair.rank());

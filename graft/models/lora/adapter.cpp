@@ -179,9 +179,10 @@ class Resolver {
       if (name.find(".experts.") != std::string::npos || name.ends_with(".experts.gate_up_proj"))
         refuse(pair, "adapters of routed experts are not supported");
       if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
-      if (const plan::ModuleSpec* module = blueprint_.find(name))
+      if (const plan::ModuleSpec* module = blueprint_.find(name)) {
         refuse(pair, "the module has the role ", ops::name(module->role),
                ", only linear layers can have adapters");
+      }
     }
     refuse(pair, "the model has no linear layer of this name");
   }

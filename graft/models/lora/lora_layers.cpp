@@ -107,32 +107,37 @@ std::vector<LoraLayers::KvB>& LoraLayers::kv_b_of(const plan::ModuleSpec& module
   return all;
 }
 
-void LoraLayers::set(std::int32_t adapter, const Adapter& source) {
-  try {
-    for (const AdapterModule& found : source.modules()) {
-      const ops::MlaParams* mla = mla_of(plan_, *found.module);
-      if (mla == nullptr || !operators_.callers_of(found.module->name).empty()) {
-        for (auto& [linear, layer] : layers_of(*found.module)) {
-          layer.layer->set(adapter, found.matrices);
-          bytes_of_adapter_.at(static_cast<std::size_t>(adapter))[layer.device] += found.bytes();
-        }
-        continue;
-      }
-      const ops::LoraMatrices keys = keys_of(found.matrices, *mla);
-      const ops::LoraMatrices values = values_of(found.matrices, *mla);
-      for (KvB& kv_b : kv_b_of(*found.module)) {
-        kv_b.keys->set(adapter, keys);
-        kv_b.values->set(adapter, values);
-        bytes_of_adapter_.at(static_cast<std::size_t>(adapter))[kv_b.device] +=
-            matrix_bytes(keys) + matrix_bytes(values);
-      }
+void LoraLayers::set_module(std::int32_t adapter, const AdapterModule& found) {
+  std::map<Device, std::uint64_t>& bytes = bytes_of_adapter_.at(static_cast<std::size_t>(adapter));
+  const ops::MlaParams* mla = mla_of(plan_, *found.module);
+  if (mla == nullptr || !operators_.callers_of(found.module->name).empty()) {
+    for (auto& [linear, layer] : layers_of(*found.module)) {
+      layer.layer->set(adapter, found.matrices);
+      bytes[layer.device] += found.bytes();
     }
+    return;
+  }
+  const ops::LoraMatrices keys = keys_of(found.matrices, *mla);
+  const ops::LoraMatrices values = values_of(found.matrices, *mla);
+  for (KvB& kv_b : kv_b_of(*found.module)) {
+    kv_b.keys->set(adapter, keys);
+    kv_b.values->set(adapter, values);
+    bytes[kv_b.device] += matrix_bytes(keys) + matrix_bytes(values);
+  }
+}
+
+void LoraLayers::set(std::int32_t adapter, const Adapter& source) {
+  std::map<Device, std::uint64_t>& bytes = bytes_of_adapter_.at(static_cast<std::size_t>(adapter));
+  try {
+    for (const AdapterModule& found : source.modules())
+      set_module(adapter, found);
   } catch (...) {
+    bytes = {};
     clear(adapter);
     throw;
   }
-  for (const auto& [device, bytes] : bytes_of_adapter_.at(static_cast<std::size_t>(adapter)))
-    bytes_[device] += bytes;
+  for (const auto& [device, count] : bytes)
+    bytes_[device] += count;
 }
 
 void LoraLayers::clear(std::int32_t adapter) {

@@ -49,6 +49,7 @@ class LoraLayers {
     std::unique_ptr<ops::LoraLayer> values;
   };
 
+  void set_module(std::int32_t adapter, const AdapterModule& found);
   std::map<ops::Linear*, Layer>& layers_of(const plan::ModuleSpec& module);
   std::vector<KvB>& kv_b_of(const plan::ModuleSpec& module);
   std::unique_ptr<ops::LoraLayer> make(Device device, const ops::LoraSize& size) const;

@@ -88,9 +88,10 @@ class LoraLayerCpu final : public LoraLayer {
     for (std::int64_t head = 0; head < b_heads; ++head) {
       const float* from = matrices.b.data() + head * b_elems;
       float* to = entry.b.data() + head * b_elems;
-      for (std::int64_t out = 0; out < size_.out; ++out)
+      for (std::int64_t out = 0; out < size_.out; ++out) {
         for (std::int64_t i = 0; i < matrices.rank; ++i)
           to[i * size_.out + out] = from[out * matrices.rank + i];
+      }
     }
     entries_[static_cast<std::size_t>(adapter)] = std::move(entry);
   }
