@@ -76,6 +76,8 @@ constexpr auto kFlagRows = std::to_array<FlagRow>({
     {"--dtype", "auto", Meaning::Only},
     {"--enable-prefix-caching", kTrue, Meaning::Only},
     {"--enable-chunked-prefill", kTrue, Meaning::Only},
+    {"--enable-lora", kTrue, Meaning::Only},
+    {"--lora-modules", "--lora", Meaning::Renamed},
     {"--enable-auto-tool-choice", kTrue, Meaning::Only},
     {"--tool-call-parser", "the format of calls follows the model", Meaning::Refused},
     {"--reasoning-parser", "the format of reasoning follows the model", Meaning::Refused},
