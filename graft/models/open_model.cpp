@@ -208,7 +208,10 @@ std::uint64_t OpenModel::memory_left(Device device) const {
     const perf::MemoryUse host = found == weights_.end() ? perf::MemoryUse() : found->second;
     // Mapped weights count as long as they fit: they are in memory too.
     const std::uint64_t weights = host.weights <= memory_ ? host.weights : host.allocated();
-    const std::uint64_t within = memory_ - std::min(memory_, weights);
+    const auto adapters = model_->adapter_bytes().find(kCpu);
+    const std::uint64_t used =
+        weights + (adapters == model_->adapter_bytes().end() ? 0 : adapters->second);
+    const std::uint64_t within = memory_ - std::min(memory_, used);
     left = left == 0 ? within : std::min(left, within);
   }
   // The other half holds weights that would be read from disk again.

@@ -119,7 +119,9 @@ std::map<engine::SequenceId, std::vector<engine::TokenId>> run(OpenModel& open, 
       all.insert(all.end(), update.tokens.begin(), update.tokens.end());
     }
   }
-  if (!is_eager) EXPECT_GT(open.model().num_graph_replays(), 0);
+  if (!is_eager) {
+    EXPECT_GT(open.model().num_graph_replays(), 0);
+  }
   return tokens;
 }
 
