@@ -61,6 +61,7 @@ struct LLM::State {
         tokenizer(tokenizer_of(open.source())),
         engine(open, tokenizer ? &*tokenizer : nullptr, config.engine),
         on_step(config.on_step),
+        default_adapter(config.default_adapter),
         stats(engine.stats()),
         memory_use(open.memory_use()),
         thread([this] { run(); }) {
@@ -195,6 +196,14 @@ struct LLM::State {
     return tokenizer->encode(*text);
   }
 
+  engine::AdapterRef adapter_of(const SubmitOptions& options) const {
+    const std::string& name = options.adapter.empty() ? default_adapter : options.adapter;
+    if (name.empty()) return nullptr;
+    engine::AdapterRef adapter = engine.adapters().find(name);
+    if (adapter == nullptr) fail("adapter '", name, "' is not loaded");
+    return adapter;
+  }
+
   RequestId submit(engine::Request request, Callback callback) {
     request.id = next_request++;
     engine.check(request);
@@ -225,6 +234,7 @@ struct LLM::State {
   std::map<RequestId, Listener> callbacks;  // used only by `thread`
   bool has_run = false;                     // since idle memory was released; only by `thread`
   const std::function<void(const StepInfo& step)> on_step;
+  const std::string default_adapter;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
@@ -252,7 +262,8 @@ RequestId LLM::submit(const Prompt& prompt,
                          .params = params,
                          .client = options.client,
                          .priority = options.priority,
-                         .cache_salt = options.cache_salt},
+                         .cache_salt = options.cache_salt,
+                         .adapter = state_->adapter_of(options)},
                         std::move(callback));
 }
 
@@ -264,12 +275,32 @@ RequestId LLM::submit_embedding(const Prompt& prompt,
                          .client = options.client,
                          .priority = options.priority,
                          .cache_salt = options.cache_salt,
-                         .pooling = pooling},
+                         .pooling = pooling,
+                         .adapter = state_->adapter_of(options)},
                         std::move(callback));
 }
 
 void LLM::abort(RequestId request) {
   state_->post([request](engine::Engine& engine) { engine.abort(request); });
+}
+
+AdapterInfo LLM::load_adapter(const AdapterSource& source) {
+  models::check_adapter_name(source.name);
+  if (state_->engine.adapters().find(source.name) != nullptr)
+    fail("adapter '", source.name, "' is already loaded");
+  const models::Adapter adapter(source, state_->open.source(), state_->open.blueprint());
+  state_->post_and_wait([&](engine::Engine& engine) { engine.add_adapter(adapter); });
+  return adapter.info();
+}
+
+bool LLM::unload_adapter(const std::string& name) {
+  bool is_removed = false;
+  state_->post_and_wait([&](engine::Engine& engine) { is_removed = engine.remove_adapter(name); });
+  return is_removed;
+}
+
+std::vector<AdapterInfo> LLM::adapters() const {
+  return state_->engine.adapters().list();
 }
 
 void LLM::pause(RequestId request) {

@@ -23,6 +23,8 @@
 
 namespace graft::api {
 
+using graft::AdapterInfo;
+using graft::AdapterSource;
 using graft::EngineConfig;
 using graft::EngineStats;
 using graft::Finish;
@@ -65,6 +67,9 @@ class LLM {
                    Callback callback,
                    const SubmitOptions& options = {});
   void abort(RequestId request);
+  AdapterInfo load_adapter(const AdapterSource& source);
+  bool unload_adapter(const std::string& name);
+  std::vector<AdapterInfo> adapters() const;
   // Queues the embedding of a prompt; its one update has `embedding`, or a finish with Error or
   // Abort.
   RequestId submit_embedding(const Prompt& prompt,

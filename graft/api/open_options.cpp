@@ -86,6 +86,7 @@ models::OpenOptions open_options(const LlmConfig& config) {
   }
   options.memory = config.memory;
   options.plugins = config.plugins;
+  options.adapters = config.adapters;
   options.kv_cache_dtype = config.kv_cache_dtype;
   if (config.device != "cpu") {
     const GpuList list = find_gpus(config.device);

@@ -18,6 +18,7 @@
 #include "graft/cli/options/tier_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/hub/environment.h"
+#include "graft/ops/lora.h"
 #include "graft/server/service.h"
 
 namespace graft::cli {
@@ -127,7 +128,7 @@ void serve_models(ServeOptions& options) {
   server::Logs logs(options.log);
   config.pool.models = served_models(options);
   const api::EngineConfig engine = config.pool.llm.engine;
-  config.pool.llm = options.model.config();
+  config.pool.llm = options.model.config(ops::kMaxAdapters);
   config.pool.llm.engine = engine;
   options.tiers.apply_to(config.pool.llm.engine);
   config.pool.llm.profile = options.profile;

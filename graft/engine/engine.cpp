@@ -171,7 +171,8 @@ Engine::Engine(models::OpenModel& model,
                  ops::min_streamed_rows(plan::stream_from(model.plan())),
                  model.model().long_rope_from(),
                  states_.get()),
-      runner_(model.model()) {
+      runner_(model.model()),
+      adapters_(model) {
   scheduler_.use_window(open_.blueprint().attention_window());
   open_.model().enforce_eager(config_.enforce_eager);
   if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
@@ -224,7 +225,8 @@ RequestId Engine::add(Request request) {
   sequence->seed = request.params.seed.value_or(seeds_());
   sequence->client = request.client;
   sequence->priority = request.priority;
-  sequence->table = salted_table(request.cache_salt);
+  sequence->adapter = std::move(request.adapter);
+  sequence->table = salted_table(salt_with(request.cache_salt, sequence->adapter));
   sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
   sequence->tokens = std::move(request.prompt);
   sequence->params = std::move(request.params);
@@ -308,6 +310,23 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   pending_.push_back(std::move(update));
   scheduler_.remove(sequence);
   sequences_.erase(id);
+}
+
+void Engine::add_adapter(const models::Adapter& adapter) {
+  settle();
+  adapters_.add(adapter);
+}
+
+bool Engine::remove_adapter(const std::string& name) {
+  const bool is_removed = adapters_.remove(name);
+  free_adapters();
+  return is_removed;
+}
+
+void Engine::free_adapters() {
+  if (!adapters_.has_unused()) return;
+  settle();
+  adapters_.free_unused();
 }
 
 void Engine::release_idle_memory() {

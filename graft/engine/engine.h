@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/engine/adapters.h"
 #include "graft/engine/block_manager.h"
 #include "graft/engine/config.h"
 #include "graft/engine/request.h"
@@ -85,6 +86,12 @@ class Engine {
   // below the KV cache keep them.
   void release_idle_memory();
 
+  // The adapters that requests may hold. Adding and removing waits for the step in flight; a
+  // removed adapter stays until the last request that holds it has ended.
+  const Adapters& adapters() const { return adapters_; }
+  void add_adapter(const models::Adapter& adapter);
+  bool remove_adapter(const std::string& name);
+
   const EngineConfig& config() const { return config_; }
   EngineStats stats() const;
   KvTiers* tiers() { return kv_tiers_.get(); }  // null: none
@@ -133,6 +140,7 @@ class Engine {
   void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
+  void free_adapters();
   void settle();  // finishes the step in flight; its failure fails the running sequences
   SamplingContext context_of(Sequence& sequence) const;
   void finish_too_long(Sequence& sequence);
@@ -176,6 +184,7 @@ class Engine {
   std::unique_ptr<SequenceTiers> tiers_;
   Scheduler scheduler_;
   Runner runner_;
+  Adapters adapters_;
   std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;
   std::optional<Step> in_flight_;
   std::deque<TierCopy> tier_copies_;  // in progress, oldest first

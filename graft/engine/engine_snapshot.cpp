@@ -36,6 +36,10 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) {
   snapshot.priority = sequence.priority;
   snapshot.cache_salt = sequence.table.root_id;
   snapshot.uses_long_rope = sequence.uses_long_rope;
+  if (sequence.adapter != nullptr) {
+    snapshot.adapter_name = sequence.adapter->info.source.name;
+    snapshot.adapter = sequence.adapter->info.identity;
+  }
   snapshot.num_prompt = sequence.num_prompt;
   snapshot.num_computed = sequence.num_computed;
   snapshot.tokens = sequence.tokens;
@@ -94,6 +98,13 @@ RequestId Engine::restore(Snapshot snapshot,
                           std::uint64_t client) {
   check_snapshot(snapshot, where);
   auto sequence = std::make_shared<Sequence>();
+  if (snapshot.adapter != 0) {
+    sequence->adapter = adapters_.find(snapshot.adapter);
+    if (sequence->adapter == nullptr) {
+      fail(path.string(), ": saved with the adapter '", snapshot.adapter_name,
+           "', which is not loaded with these matrices and scale");
+    }
+  }
   sequence->id = {.request = new_id(id), .sample = 0};
   sequence->seed = snapshot.seed;
   sequence->client = client;

@@ -20,6 +20,7 @@ bool contains(std::span<const TokenId> tokens, TokenId token) {
 std::vector<Update> Engine::step() {
   try {
     run_step();
+    free_adapters();
   } catch (const std::exception& error) {
     fail_running(error.what());
   }
@@ -215,6 +216,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->tokens = sequence.tokens;
     fork->num_computed = sequence.num_computed;
     fork->table = blocks_.fork(sequence.table);
+    fork->adapter = sequence.adapter;
     if (states_ != nullptr) {
       fork->state_slot = states_->allocate();
       open_.model().copy_state(sequence.state_slot, fork->state_slot);

@@ -49,7 +49,8 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
                              .context_len = sequence.num_computed + scheduled.num_tokens,
                              .block_table = sequence.table.blocks,
                              .state_slot = sequence.state_slot,
-                             .checkpoints = scheduled.checkpoints});
+                             .checkpoints = scheduled.checkpoints,
+                             .adapter = sequence.adapter ? sequence.adapter->index : -1});
 }
 
 // Adds the hidden states of embeddings to their poolers; empty when the step has no embedding.

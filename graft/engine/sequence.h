@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "graft/engine/adapters.h"
 #include "graft/engine/block_manager.h"
 #include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
@@ -54,6 +55,7 @@ struct Sequence {
   bool is_last_in_flight = false;  // the last of them will end the sequence: it is too long
   std::int32_t sampled_row = 0;
   BlockTable table;
+  AdapterRef adapter;  // null: none
   // Of models with recurrent states.
   SlotId state_slot = kNoSlot;
   bool is_state_reserved = false;  // the slot was filled before the sequence runs

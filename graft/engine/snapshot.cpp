@@ -95,6 +95,8 @@ Json header_of(const Snapshot& snapshot) {
           {"priority", snapshot.priority},
           {"cache_salt", snapshot.cache_salt},
           {"uses_long_rope", snapshot.uses_long_rope},
+          {"adapter_name", snapshot.adapter_name},
+          {"adapter", snapshot.adapter},
           {"num_prompt", snapshot.num_prompt},
           {"num_computed", snapshot.num_computed},
           {"tokens", snapshot.tokens}};
@@ -122,6 +124,8 @@ Snapshot parse_header(const Json& header, const std::string& where) {
   header.at("priority").get_to(snapshot.priority);
   header.at("cache_salt").get_to(snapshot.cache_salt);
   header.at("uses_long_rope").get_to(snapshot.uses_long_rope);
+  header.at("adapter_name").get_to(snapshot.adapter_name);
+  header.at("adapter").get_to(snapshot.adapter);
   header.at("num_prompt").get_to(snapshot.num_prompt);
   header.at("num_computed").get_to(snapshot.num_computed);
   header.at("tokens").get_to(snapshot.tokens);

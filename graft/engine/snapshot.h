@@ -30,6 +30,8 @@ struct Snapshot {
   std::int64_t priority = 0;
   std::uint64_t cache_salt = 0;
   bool uses_long_rope = false;  // Sequence::uses_long_rope
+  std::string adapter_name;
+  std::uint64_t adapter = 0;  // AdapterInfo::identity; 0: none
   std::int64_t num_prompt = 0;
   std::int64_t num_computed = 0;
   std::vector<TokenId> tokens;

@@ -75,7 +75,8 @@ void DecodeGraphCache::forward(const Decoder& decoder,
     longest = std::max(longest, sequence.context_len);
   Entry& entry = entry_for({.num_sequences = batch_bucket(pass.batch.num_tokens()),
                             .max_context = context_bucket(longest),
-                            .is_sampled = out.is_sampled});
+                            .is_sampled = out.is_sampled,
+                            .has_adapters = pass.lora != nullptr});
   pad(pass.batch, entry.bucket.num_sequences, entry.bucket.max_context, block_tokens, entry.batch);
   ops::Pass padded = with(pass, entry.batch, pass.workspace);
   if (!is_eager_ && entry.is_warm) return run_captured(decoder, out, padded, entry);

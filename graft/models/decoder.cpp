@@ -316,10 +316,11 @@ void Decoder::start_output(TensorView x,
                            Pass& pass) const {
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
-  if (head_device_ == kCpu) return lm_head_->forward(x, out.logits.slice(0, x.rows()), there);
+  if (pass.lora != nullptr) there.lora = pass.lora->logit_rows;
+  if (head_device_ == kCpu) return lm_head_->apply(x, out.logits.slice(0, x.rows()), there);
   ops::DeviceContext& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
-  lm_head_->forward(x, y, there);
+  lm_head_->apply(x, y, there);
   if (out.is_sampled) return state.sample(y, there);
   state.start_copy_out(y, staged);
 }

@@ -20,6 +20,8 @@
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/expert_stats.h"
+#include "graft/models/lora/adapter.h"
+#include "graft/models/lora/lora_layers.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/layer_read_ahead.h"
 #include "graft/ops/devices/device_context.h"
@@ -116,6 +118,13 @@ class Model {
   std::int64_t long_rope_from() const { return blueprint_->long_rope_from; }
   std::int64_t hidden_size() const { return hidden_size_; }
 
+  // The adapter of sequences with SequenceSlice::adapter `index`, less than ops::kMaxAdapters.
+  // Between passes, none of which may be unfinished. set_adapter() throws Error when the model's
+  // operators do not support it.
+  void set_adapter(std::int32_t index, const Adapter& adapter);
+  void clear_adapter(std::int32_t index);
+  const std::map<Device, std::uint64_t>& adapter_bytes() const { return lora_.bytes(); }
+
   // Times every module from now on and disables CUDA graphs: events cannot time modules in a graph.
   void start_profiling();
   const ops::Profiler* profiler() const { return profiler_ ? &*profiler_ : nullptr; }
@@ -152,6 +161,7 @@ class Model {
   LoadOptions options_;
   std::uint64_t weight_bytes_ = 0;
   OperatorTree operators_;
+  LoraLayers lora_;
   Decoder prefill_;
   Decoder decode_;
   LayerReadAhead reader_;

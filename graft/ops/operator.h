@@ -11,6 +11,7 @@
 
 #include "graft/ops/activation.h"
 #include "graft/ops/experts/expert_store.h"
+#include "graft/ops/lora.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
 #include "graft/tensor/tensor.h"
@@ -54,6 +55,20 @@ class Linear : public Operator {
   virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
     return ActivationFormat::F32;
   }
+
+  // forward(), then what the adapters of the rows add. Modules call this one.
+  void apply(const Activation& x, TensorView y, Pass& pass);
+  // The format of x for apply(): adapters multiply f32.
+  ActivationFormat wanted_format(std::int64_t rows, const Pass& pass) const {
+    return pass.lora == nullptr ? input_format(rows) : ActivationFormat::F32;
+  }
+  // Whether adapters change the result in this pass: then the layer is not fused with others.
+  bool is_adapted(const Pass& pass) const { return is_used(lora_, pass); }
+  // Adapters of the layer as this operator's caller sees it; not owned, null: none.
+  void set_lora(LoraLayer* lora) { lora_ = lora; }
+
+ private:
+  LoraLayer* lora_ = nullptr;
 };
 
 class Rope : public Operator {
@@ -137,6 +152,9 @@ class Attention : public Operator {
   virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
     return ActivationFormat::F32;
   }
+  // Adapters of a kv_b_proj whose weights the attention holds: `keys` from the query of a head to
+  // the latents, `values` from the latents to its values. Not owned. False: not supported.
+  virtual bool set_kv_b_lora(LoraLayer* /*keys*/, LoraLayer* /*values*/) { return false; }
 };
 
 // Selects the positions that each token attends to (sparse attention).

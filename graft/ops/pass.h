@@ -35,6 +35,7 @@ struct SequenceSlice {
   std::vector<std::int32_t> block_table;          // blocks that hold positions [0, context_len)
   std::int32_t state_slot = -1;                   // of its recurrent states; -1: the model has none
   std::vector<StateCheckpoint> checkpoints = {};  // by num_tokens, ascending
+  std::int32_t adapter = -1;                      // of Model::set_adapter(); -1: none
 };
 
 // How the device of the head samples a token from each row of logits. Empty: it does not.
@@ -116,6 +117,7 @@ class Workspace {
 class DeferredExperts;
 class PassDevices;
 class SelectedPositions;
+struct LoraRows;
 
 struct Pass {
   const Batch& batch;
@@ -126,6 +128,7 @@ struct Pass {
   PassDevices* devices = nullptr;         // null: CPU only
   DeferredExperts* deferred = nullptr;    // null: no layer defers experts
   SelectedPositions* selected = nullptr;  // null: no layers share an indexer
+  const LoraRows* lora = nullptr;         // null: no sequence has an adapter
 };
 
 // The same pass with another batch or workspace. The only function that lists the members.
@@ -137,7 +140,8 @@ inline Pass with(const Pass& pass, const Batch& batch, Workspace& workspace) {
           .profiler = pass.profiler,
           .devices = pass.devices,
           .deferred = pass.deferred,
-          .selected = pass.selected};
+          .selected = pass.selected,
+          .lora = pass.lora};
 }
 
 }  // namespace graft::ops

@@ -11,6 +11,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/mapping_guard.h"
 #include "graft/server/access/access_log.h"
+#include "graft/server/adapters.h"
 #include "graft/server/admin.h"
 #include "graft/server/anthropic/handlers.h"
 #include "graft/server/api_error.h"
@@ -94,6 +95,7 @@ class Service {
     ollama::add_library_routes(router_, context_, library_);
     llamacpp::add_routes(router_, context_);
     sequences::add_routes(router_, context_);
+    add_adapter_routes(router_, context_);
     add_admin_routes(
         router_, context_, readiness_, [this] { retry_preload(); },
         [this] { return server_metrics(); });

@@ -65,6 +65,23 @@ struct StepInfo {
   double seconds = 0;
 };
 
+// A LoRA adapter of a model: a PEFT folder or a GGUF file.
+struct AdapterSource {
+  std::string name;  // letters, digits, '-', '_' and '.'
+  std::filesystem::path path;
+  double scale = 1.0;  // multiplies that of the file
+
+  bool operator==(const AdapterSource&) const = default;
+};
+
+// A loaded adapter.
+struct AdapterInfo {
+  AdapterSource source;
+  std::uint64_t bytes = 0;     // of its matrices in memory
+  std::int64_t max_rank = 0;   // of its matrices
+  std::uint64_t identity = 0;  // hash of its matrices and scales: equal in every process
+};
+
 struct LlmConfig {
   EngineConfig engine = {};
   std::filesystem::path rules = {};  // rule file; empty: see `device`
@@ -75,6 +92,8 @@ struct LlmConfig {
   // GPUs. Empty: that of the rules, else f16.
   std::string kv_cache_dtype = {};
   std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
+  std::vector<AdapterSource> adapters = {};         // loaded with the model
+  std::string default_adapter = {};                 // of requests that name none; empty: none
   std::size_t num_threads = 0;                      // 0: one per core
   std::vector<int> cpus = {};  // CPU ids to pin the threads to; empty: no pinning
   // Repack weights while loading. Without: instant load from the mapped file, slower inference.
@@ -120,6 +139,7 @@ struct SubmitOptions {
   // The prefix cache is shared only between requests of equal salts, so that the time to first
   // token does not reveal another user's prompts. 0 is an ordinary salt.
   std::uint64_t cache_salt = 0;
+  std::string adapter = {};  // name of a loaded adapter; empty: none
 };
 
 enum class FinishReason : std::uint8_t {
@@ -266,6 +286,14 @@ class LLM {
                    const SubmitOptions& options = {});
   // Aborts a running request at the next step; no effect on a finished one.
   void abort(RequestId request);
+
+  // Reads an adapter and adds it, while requests run. Throws Error when the name is taken or the
+  // adapter does not fit the model.
+  AdapterInfo load_adapter(const AdapterSource& source);
+  // New requests cannot name the adapter any more; running ones finish with it, then its memory is
+  // freed. False: no adapter has that name.
+  bool unload_adapter(const std::string& name);
+  std::vector<AdapterInfo> adapters() const;  // in order of loading
 
   // Saves a running sequence with its KV cache to a file; restore() continues it in any process
   // with the same model and graft version. Both wait for the current step. Throw Error.

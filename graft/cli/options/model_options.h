@@ -15,6 +15,7 @@
 #include "graft/base/progress.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/models/lora/adapter.h"
 #include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
@@ -43,6 +44,10 @@ struct ModelChoice {
 // downloaded when it is not on this machine. Throws Error.
 std::filesystem::path find_model(const std::string& text, const api::Catalog& catalog);
 
+// --lora, and its values. Throws Error.
+void add_lora_to(Command& command, std::vector<std::string>& lora);
+std::vector<models::AdapterSource> parse_adapters(const std::vector<std::string>& lora);
+
 struct ModelOptions {
   ModelChoice model;
   std::string rules;           // empty: the default of the model family
@@ -54,11 +59,13 @@ struct ModelOptions {
   std::string memory;    // "64G"
   bool no_repack = false;
   bool repack_cache = false;
-  std::string expert_stats;  // path; empty: not kept
+  std::string expert_stats;       // path; empty: not kept
+  std::vector<std::string> lora;  // NAME=PATH[:SCALE]
 
   void add_to(Command& command);
   void add_all_but_model_to(Command& command);
-  api::LlmConfig config() const;
+  // The adapter is that of all requests. Throws Error for more than max_adapters.
+  api::LlmConfig config(std::size_t max_adapters = 1) const;
   // Loads the model, with a progress bar on standard error when that is a terminal.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;
 };

@@ -13,6 +13,7 @@ namespace graft::ops::cpu {
 
 std::unique_ptr<DeviceContext> make_cpu_context(Device device);
 std::shared_ptr<Primitives> make_primitives();
+std::unique_ptr<LoraLayer> make_lora_layer(const LoraSize& size);
 std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
 std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);

@@ -38,7 +38,7 @@ void create(const HandlerContext& context,
                    input);
   MessagesResponseOptions options = {
       .id = openai::new_id("msg_"),
-      .model = model.name(),
+      .model = lease.name(),
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls,
                               request.single_call),
       .num_prompt = static_cast<std::int64_t>(prompt.tokens.size()),

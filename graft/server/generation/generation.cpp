@@ -276,7 +276,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void finish() {
     usage_.total_seconds = seconds_between(start_, Clock::now());
-    exchange_->log_field("model", lease_->name());
+    exchange_->log_field("model", lease_.name());
     exchange_->log_field("prompt_tokens", usage_.num_prompt);
     exchange_->log_field("cached_tokens", usage_.num_cached);
     exchange_->log_field("output_tokens", usage_.num_output);
@@ -349,6 +349,7 @@ void start_generation(const http::ExchangePtr& exchange,
     reserved.num_prompt_tokens += static_cast<std::int64_t>(prompt.size());
   Reservation reservation = reserve(*lease, context.clients, input.client, reserved);
   input.options.client = input.client.id;
+  input.options.adapter = lease.adapter;
   const auto generation =
       std::make_shared<Generation>(exchange, std::move(lease), std::move(reservation),
                                    std::move(input), num_copies, std::move(writer), context);

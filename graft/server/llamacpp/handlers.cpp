@@ -47,7 +47,7 @@ void complete(const HandlerContext& context,
     for (const api::TokenId stop : fill_stop_tokens(model.tokenizer()))
       input.params.stop_token_ids.push_back(stop);
   }
-  ResponseOptions options = {.model = model.name(),
+  ResponseOptions options = {.model = lease.name(),
                              .prompt = model.tokenizer().decode(input.prompts[0], true),
                              .is_stream = request.is_stream,
                              .return_tokens = request.return_tokens,

@@ -10,15 +10,16 @@ namespace {
 
 // Fields of /api/chat and of /api/generate; `own` are those of one of them.
 void reject_unknown(const Fields& fields, std::initializer_list<std::string_view> own) {
-  fields.reject_unknown(own,
-                        {"model", "options", "stream", "keep_alive", "think", "format", "logprobs",
-                         "top_logprobs", "images", "template", "truncate", "shift"});
+  fields.reject_unknown(
+      own, {"model", "lora", "options", "stream", "keep_alive", "think", "format", "logprobs",
+            "top_logprobs", "images", "template", "truncate", "shift"});
 }
 
 Request read_common(const Fields& fields) {
   reject_unsupported(fields);
   Request request;
-  request.model = fields.required_string("model");
+  fields.required_string("model");
+  request.model = read_model(fields);
   request.options = read_options(fields);
   if (const auto options = fields.object("options")) request.options_json = options->json();
   request.is_stream = fields.boolean("stream").value_or(true);

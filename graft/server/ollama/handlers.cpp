@@ -84,7 +84,7 @@ void generate(const HandlerContext& context,
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   api::constrain_after_reasoning(prompt, input.params);
   ResponseOptions options = {
-      .model = model.name(),
+      .model = lease.name(),
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls),
       .is_chat = request.is_chat,
       .is_stream = request.is_stream,
@@ -139,7 +139,7 @@ void embed(const HandlerContext& context, const http::ExchangePtr& exchange, boo
                 json = {{"embedding",
                          embedded.vectors.empty() ? std::vector<float>() : embedded.vectors[0]}};
               } else {
-                json = {{"model", lease->name()},
+                json = {{"model", lease.name()},
                         {"embeddings", embedded.vectors},
                         {"total_duration", static_cast<std::int64_t>(seconds_since(start) * 1e9)},
                         {"load_duration", static_cast<std::int64_t>(load_seconds * 1e9)},

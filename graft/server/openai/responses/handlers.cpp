@@ -62,7 +62,7 @@ void generate(const HandlerContext& context,
       store->add(id, to_stored(*turn, response));
     };
   }
-  Identity identity = new_identity("resp", model.name());
+  Identity identity = new_identity("resp", lease.name());
   identity.id = new_id("resp_");
   auto writer = std::make_unique<ResponsesWriter>(std::move(identity), std::move(options));
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
