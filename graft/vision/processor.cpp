@@ -45,8 +45,7 @@ Size resized_size(Size size, const ProcessorConfig& config) {
   const auto longer = [&](std::int64_t long_edge, std::int64_t short_edge) {
     return static_cast<std::int64_t>(ratio(edge * long_edge, short_edge));
   };
-  if (size.width <= size.height)
-    return {.width = edge, .height = longer(size.height, size.width)};
+  if (size.width <= size.height) return {.width = edge, .height = longer(size.height, size.width)};
   return {.width = longer(size.width, size.height), .height = edge};
 }
 
@@ -54,11 +53,6 @@ Size resized_size(Size size, const ProcessorConfig& config) {
 void append_tile(const Image& image, const ProcessorConfig& config, std::vector<float>& pixels) {
   const Size size = {.width = image.width, .height = image.height};
   const Size wanted = config.resizes ? resized_size(size, config) : size;
-  constexpr std::int64_t kMaxPixels = std::int64_t{64} << 20U;
-  if (wanted.width > kMaxPixels / wanted.height) {
-    fail("the image has ", image.width, " x ", image.height, " pixels and would be resized to ",
-         wanted.width, " x ", wanted.height, ": its sides differ too much");
-  }
   Image tile = resize(image, wanted.width, wanted.height);
   const std::int64_t side = config.crop_size;
   if (config.crops) {
@@ -66,8 +60,8 @@ void append_tile(const Image& image, const ProcessorConfig& config, std::vector<
     tile = crop(tile, left, half(tile.height - side), {.width = side, .height = side});
   }
   if (tile.width != side || tile.height != side) {
-    fail("the processor makes images of ", tile.width, " x ", tile.height, " pixels, the tower takes ",
-         side, " x ", side);
+    fail("preprocessing makes images of ", tile.width, " x ", tile.height,
+         " pixels, the tower takes ", side, " x ", side);
   }
   for (std::size_t c = 0; c < static_cast<std::size_t>(kChannels); ++c) {
     for (std::size_t i = c; i < tile.rgb.size(); i += static_cast<std::size_t>(kChannels)) {
@@ -133,9 +127,10 @@ PreparedImage prepare(const Image& image, const ProcessorConfig& config) {
   append_tile(resize(image, base, base_height), config, out.pixels);
   const Image whole = fit(image, resolution);
   for (std::int64_t row = 0; row < out.grid.height; ++row) {
-    for (std::int64_t col = 0; col < out.grid.width; ++col)
+    for (std::int64_t col = 0; col < out.grid.width; ++col) {
       append_tile(crop(whole, col * side, row * side, {.width = side, .height = side}), config,
                   out.pixels);
+    }
   }
   out.num_tiles = 1 + out.grid.width * out.grid.height;
   out.hash = hash_of(out);

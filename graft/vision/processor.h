@@ -1,4 +1,4 @@
-// From a picture to the pixel values of a CLIP vision tower, as the processors of Hugging Face
+// From a picture to the pixel values of a CLIP vision tower, as the classes of Hugging Face
 // compute them: CLIPImageProcessor (LLaVA 1.5) and LlavaNextImageProcessor, which adds tiles in the
 // best of several resolutions (LLaVA-NeXT).
 

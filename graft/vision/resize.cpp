@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graft/base/check.h"
+#include "graft/base/error.h"
 
 namespace graft::vision {
 namespace {
@@ -34,8 +35,10 @@ std::vector<Window> make_windows(std::int64_t in_size, std::int64_t out_size) {
   std::vector<double> exact;
   for (std::int64_t i = 0; i < out_size; ++i) {
     const double center = (static_cast<double>(i) + 0.5) * scale;
-    const auto begin = std::max<std::int64_t>(static_cast<std::int64_t>(center - support + 0.5), 0);
-    const auto end = std::min(static_cast<std::int64_t>(center + support + 0.5), in_size);
+    // Pillow truncates; a negative begin becomes 0 either way.
+    const auto begin = static_cast<std::int64_t>(std::max(std::floor(center - support + 0.5), 0.0));
+    const auto end =
+        std::min(static_cast<std::int64_t>(std::floor(center + support + 0.5)), in_size);
     exact.clear();
     double sum = 0.0;
     for (std::int64_t x = begin; x < end; ++x) {
@@ -92,6 +95,11 @@ Image resize(const Image& image, std::int64_t width, std::int64_t height) {
   GRAFT_CHECK(image.width > 0 && image.height > 0 && width > 0 && height > 0, "resize ",
               image.width, " x ", image.height, " to ", width, " x ", height);
   if (image.width == width && image.height == height) return image;
+  // The pass over the columns comes first: a narrow picture would become very large in between.
+  constexpr std::int64_t kMaxPixels = std::int64_t{1} << 27U;
+  if (width > kMaxPixels / std::max(image.height, height)) {
+    fail("the image has ", image.width, " x ", image.height, " pixels: its sides differ too much");
+  }
   if (image.width == width) return resize_rows(image, height);
   Image resized = resize_columns(image, width);
   return image.height == height ? resized : resize_rows(resized, height);

@@ -1,5 +1,6 @@
 // Bicubic resizing with antialiasing, bit for bit as Pillow's Image.resize(…, BICUBIC): two passes,
-// columns first, with weights of 22 fraction bits and 8-bit values in between.
+// columns first, with weights of 22 fraction bits and 8-bit values in between. Throws Error for
+// pictures that would need too much memory.
 
 #pragma once
 

@@ -79,8 +79,8 @@ std::string error_of(std::string_view bytes, const ImageLimits& limits = {}) {
 TEST(VisionDecode, GivesThePixelsOfPillow) {
   for (const char* name : kPictures) {
     const Image image = fixture(name);
-    const auto want = read_tensor<std::uint8_t>(fixtures() / "reference.safetensors",
-                                                std::string(name) + ".rgb");
+    const auto want =
+        read_tensor<std::uint8_t>(fixtures() / "reference.safetensors", std::string(name) + ".rgb");
     ASSERT_EQ(image.rgb.size(), want.size()) << name;
     EXPECT_EQ(image.rgb, want) << name;
   }
@@ -106,8 +106,8 @@ TEST(VisionProcessor, GivesTheTilesOfLlavaNext) {
   // The file has height before width.
   config.grid_pinpoints = {{112, 56}, {56, 112}, {112, 112}, {56, 168}, {168, 56}};
   for (const char* name : {"landscape.png", "photo.webp", "portrait.jpg"}) {
-    const auto want = read_tensor<float>(folder / "reference.safetensors",
-                                         std::string(name) + ".pixel_values");
+    const auto want =
+        read_tensor<float>(folder / "reference.safetensors", std::string(name) + ".pixel_values");
     const PreparedImage got = prepare(fixture(name), config);
     EXPECT_LT(max_difference(got.pixels, want), 1e-5F) << name;
   }
@@ -151,7 +151,8 @@ TEST(VisionProcessor, UnpadsLikeTransformers) {
 
 // 2 x 2 pixels: red, green, blue, white.
 TEST(VisionDecode, ReadsBmp) {
-  std::string bmp("BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x02\0\0\0\x01\0\x18\0\0\0\0\0", 34);
+  std::string bmp(
+      "BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x02\0\0\0\x01\0\x18\0\0\0\0\0", 34);
   bmp.resize(54);
   bmp += std::string("\xff\0\0\xff\xff\xff\0\0", 8);  // the lower row: blue, white
   bmp += std::string("\0\0\xff\0\xff\0\0\0", 8);
@@ -176,11 +177,12 @@ TEST(VisionDecode, ReadsTheFirstFrameOfGif) {
   std::string gif("GIF89a\x03\0\x02\0\x81\0\0", 13);
   gif += std::string("\0\0\0\xff\0\0\0\xff\0\0\0\xff", 12);
   gif += std::string("\x2c\0\0\0\0\x03\0\x02\0\0\x02", 11);
-  const std::string data = code_bytes({{4, 3}, {0, 3}, {1, 3}, {2, 3}, {3, 4}, {3, 4}, {0, 4}, {5, 4}});
+  const std::string data =
+      code_bytes({{4, 3}, {0, 3}, {1, 3}, {2, 3}, {3, 4}, {3, 4}, {0, 4}, {5, 4}});
   gif += static_cast<char>(data.size());
   gif += data + std::string("\0\x3b", 2);
-  const std::vector<std::uint8_t> want = {0, 0, 0, 255, 0, 0,   0, 255, 0,
-                                          0, 0, 255, 0, 0, 255, 0, 0,   0};
+  const std::vector<std::uint8_t> want = {0, 0, 0,   255, 0, 0,   0, 255, 0,
+                                          0, 0, 255, 0,   0, 255, 0, 0,   0};
   EXPECT_EQ(decode(gif).rgb, want);
   EXPECT_EQ(error_of(gif.substr(0, 30)), "GIF image: the file is truncated");
 }

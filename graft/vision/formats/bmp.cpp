@@ -90,10 +90,11 @@ void read_row(const BmpHeader& header, std::span<const std::byte> row, std::uint
     if (header.bits <= 8) {
       const std::int64_t bit = x * header.bits;
       const int shift = 8 - header.bits - static_cast<int>(bit % 8);
-      const auto index = static_cast<std::size_t>((byte_at(bit / 8) >> shift) &
-                                                  ((1 << header.bits) - 1));
+      const auto index =
+          static_cast<std::size_t>((byte_at(bit / 8) >> shift) & ((1 << header.bits) - 1));
       const std::size_t at = index * header.palette_entry;
-      if (at + 2 >= header.palette.size()) fail("BMP image: color ", index, " is not in the palette");
+      if (at + 2 >= header.palette.size())
+        fail("BMP image: color ", index, " is not in the palette");
       for (std::size_t c = 0; c < 3; ++c)
         rgb[c] = header.palette[at + 2 - c];
       continue;
@@ -115,7 +116,8 @@ Image decode_bmp(std::span<const std::byte> bytes, const ImageLimits& limits) {
   LittleEndian in("BMP", bytes);
   const BmpHeader header = read_header(in);
   check_size("BMP", header.width, header.height, limits);
-  const std::size_t row_bytes = static_cast<std::size_t>((header.width * header.bits + 31) / 32) * 4;
+  const std::size_t row_bytes =
+      static_cast<std::size_t>((header.width * header.bits + 31) / 32) * 4;
   in.seek(header.data_offset);
   const std::span<const std::byte> data =
       in.take(row_bytes * static_cast<std::size_t>(header.height));

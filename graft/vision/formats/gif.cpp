@@ -89,10 +89,12 @@ class LzwReader {
     return code;
   }
 
-  // Adds the entry that the code completes, then writes the code's string, cut to the size of `out`.
+  // Adds the entry that the code completes, then writes the code's string, cut to the size of
+  // `out`.
   std::size_t write(int code, std::span<std::uint8_t> out) {
     const bool is_new = code == num_entries_ && previous_ >= 0;
-    if (code > num_entries_ || (code == num_entries_ && !is_new) || (previous_ < 0 && code >= clear_))
+    if (code > num_entries_ || (code == num_entries_ && !is_new) ||
+        (previous_ < 0 && code >= clear_))
       fail("GIF image: invalid code ", code);
     if (previous_ >= 0 && num_entries_ < 1 << kMaxCodeBits) {
       const Entry& before = entry(previous_);
@@ -172,9 +174,10 @@ Image read_frame(LittleEndian& in, const GifScreen& screen) {
   LzwReader(data, min_bits).read(indices);
 
   Image image(screen.width, screen.height);
-  for (std::int64_t i = 0; i < screen.width * screen.height; ++i)
+  for (std::int64_t i = 0; i < screen.width * screen.height; ++i) {
     set_color(palette, static_cast<std::size_t>(screen.transparent),
               image.rgb.data() + i * kChannels);
+  }
   for (std::int64_t row = 0; row < height; ++row) {
     const std::int64_t y = top + (is_interlaced ? interlaced_row(row, height) : row);
     for (std::int64_t x = 0; x < width; ++x) {

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <jpeglib.h>
-
 #include <jerror.h>
+#include <jpeglib.h>
 
 #include "graft/base/error.h"
 #include "graft/vision/formats/formats.h"
@@ -44,7 +43,10 @@ void on_jpeg_warning(j_common_ptr info, int level) {
 }
 
 // Ink to light, as Pillow converts it. Adobe stores CMYK inverted.
-void cmyk_to_rgb(const std::uint8_t* cmyk, bool is_inverted, std::int64_t count, std::uint8_t* rgb) {
+void cmyk_to_rgb(const std::uint8_t* cmyk,
+                 bool is_inverted,
+                 std::int64_t count,
+                 std::uint8_t* rgb) {
   for (std::int64_t i = 0; i < count; ++i, cmyk += 4) {
     const auto ink = [&](int channel) {
       const int value = cmyk[channel];
@@ -92,6 +94,7 @@ bool read_jpeg_rows(JpegReader& reader) {
 
 Image decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits) {
   JpegReader reader;
+  // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): a local that is never copied
   struct Freed {
     jpeg_decompress_struct& info;
     ~Freed() { jpeg_destroy_decompress(&info); }

@@ -1,9 +1,9 @@
-#include <png.h>
-
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
 #include <string>
+
+#include <png.h>
 
 #include "graft/base/error.h"
 #include "graft/vision/formats/formats.h"
@@ -84,6 +84,7 @@ Image decode_png(std::span<const std::byte> bytes, const ImageLimits& limits) {
       png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_png_error, on_png_warning);
   if (png == nullptr) fail("PNG image: out of memory");
   png_infop info = png_create_info_struct(png);
+  // NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): a local that is never copied
   struct Freed {
     png_structp* png;
     png_infop* info;
