@@ -20,6 +20,7 @@
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/expert_stats.h"
+#include "graft/models/vision_encoder.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/layer_read_ahead.h"
 #include "graft/ops/devices/device_context.h"
@@ -111,6 +112,13 @@ class Model {
   void load_state(std::int64_t slot, std::span<const std::byte> in);
   void release_states(std::int64_t first, std::int64_t count);
 
+  // Images: null without a vision tower.
+  const ops::VisionTowerParams* vision_tower() const {
+    return vision_ ? &vision_->tower() : nullptr;
+  }
+  // The embeddings of an image, [num_image_tokens, hidden_size]. Not during a pass.
+  std::vector<float> encode_image(const vision::PreparedImage& image);
+
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t long_rope_from() const { return blueprint_->long_rope_from; }
@@ -154,6 +162,7 @@ class Model {
   OperatorTree operators_;
   Decoder prefill_;
   Decoder decode_;
+  std::optional<VisionEncoder> vision_;
   LayerReadAhead reader_;
   struct LayerStates {
     ops::StateCache* cache;
