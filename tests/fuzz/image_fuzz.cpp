@@ -1,5 +1,5 @@
-// Fuzzes pictures: decoding either succeeds or throws Error, and what it returns can be prepared for
-// a vision tower.
+// Fuzzes pictures: decoding either succeeds or throws Error, and what it returns can be prepared
+// for a vision tower.
 
 #include <cstddef>
 #include <cstdint>
