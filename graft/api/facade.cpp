@@ -67,6 +67,11 @@ std::vector<float> LLM::embed(const Prompt& text, Pooling pooling) {
   return llm_->embed(text, pooling);
 }
 
+std::shared_ptr<const vision::PreparedImage> LLM::prepare_image(
+    const std::vector<std::byte>& file) const {
+  return llm_->prepare_image(file);
+}
+
 bool LLM::has_tokenizer() const {
   return llm_->tokenizer() != nullptr;
 }

@@ -22,6 +22,8 @@
 #include "graft/models/expert_stats.h"
 #include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
+#include "graft/models/vision_encoder.h"
+#include "graft/vision/decode.h"
 
 namespace graft::api {
 namespace {
@@ -263,7 +265,8 @@ RequestId LLM::submit(const Prompt& prompt,
                          .client = options.client,
                          .priority = options.priority,
                          .cache_salt = options.cache_salt,
-                         .adapter = state_->adapter_of(options)},
+                         .adapter = state_->adapter_of(options),
+                         .images = options.images},
                         std::move(callback));
 }
 
@@ -276,7 +279,8 @@ RequestId LLM::submit_embedding(const Prompt& prompt,
                          .priority = options.priority,
                          .cache_salt = options.cache_salt,
                          .pooling = pooling,
-                         .adapter = state_->adapter_of(options)},
+                         .adapter = state_->adapter_of(options),
+                         .images = options.images},
                         std::move(callback));
 }
 
@@ -411,6 +415,23 @@ std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
     }
   }
   return collector->wait();
+}
+
+bool LLM::has_vision() const {
+  return state_->open.model().vision_tower() != nullptr;
+}
+
+std::shared_ptr<const vision::PreparedImage> LLM::prepare_image(
+    std::span<const std::byte> file) const {
+  const std::optional<models::VisionConfig>& config = state_->open.source().config().vision;
+  if (!has_vision() || !config) fail("the model has no vision tower: it does not take images");
+  return std::make_shared<const vision::PreparedImage>(
+      vision::prepare(vision::decode_image(file), config->processor));
+}
+
+std::int64_t LLM::num_image_tokens(const vision::PreparedImage& image) const {
+  const ops::VisionTowerParams* tower = state_->open.model().vision_tower();
+  return tower == nullptr ? 0 : models::num_image_tokens(*tower, image);
 }
 
 const tokenizer::Tokenizer* LLM::tokenizer() const {

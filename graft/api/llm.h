@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "graft/plan/plan.h"
 #include "graft/tensor/device.h"
 #include "graft/tokenizer/tokenizer.h"
+#include "graft/vision/processor.h"
 
 namespace graft::api {
 
@@ -33,6 +35,7 @@ using graft::LlmConfig;
 using graft::Output;
 using graft::Pooling;
 using graft::Prompt;
+using graft::PromptImage;
 using graft::RequestId;
 using graft::Sample;
 using graft::SamplingParams;
@@ -89,6 +92,10 @@ class LLM {
                     Callback callback,
                     std::uint64_t client = 0);
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
+
+  bool has_vision() const;
+  std::shared_ptr<const vision::PreparedImage> prepare_image(std::span<const std::byte> file) const;
+  std::int64_t num_image_tokens(const vision::PreparedImage& image) const;
 
   // Null when the checkpoint has no tokenizer; then prompts must be token ids.
   const tokenizer::Tokenizer* tokenizer() const;

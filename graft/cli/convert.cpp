@@ -19,6 +19,7 @@
 #include "graft/cli/counted.h"
 #include "graft/convert/job.h"
 #include "graft/convert/merge_lora.h"
+#include "graft/convert/plan_mmproj.h"
 #include "graft/models/lora/adapter.h"
 #include "graft/models/weights/checkpoint.h"
 
@@ -77,6 +78,21 @@ void print_json_result(const convert::Job& job, const std::string& out, double s
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+// The vision tower of a LLaVA folder becomes a file of its own beside the model.
+void convert_mmproj(const models::Checkpoint& source,
+                    const ConvertOptions& options,
+                    ThreadPool& pool) {
+  const auto job = convert::plan_mmproj(source, options.type);
+  if (!job) return;
+  const fs::path out = convert::mmproj_path(options.out);
+  check_not_input(source, out);
+  Progress progress("convert vision tower", job->input_bytes(), stderr);
+  convert::run(*job, out, pool, progress);
+  progress.finish();
+  if (!options.json)
+    fmt::print("{}: {}, the vision tower\n", out.string(), bytes_text(fs::file_size(out)));
+}
+
 void convert_file(const ConvertOptions& options, const char* label) {
   const std::unique_ptr<models::Checkpoint> source = models::open_checkpoint(options.in);
   check_not_input(*source, options.out);
@@ -91,6 +107,7 @@ void convert_file(const ConvertOptions& options, const char* label) {
   const auto start = std::chrono::steady_clock::now();
   convert::run(job, options.out, pool, progress);
   progress.finish();
+  convert_mmproj(*source, options, pool);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.json) return print_json_result(job, options.out, seconds);

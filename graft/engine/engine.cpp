@@ -197,7 +197,10 @@ void Engine::check(const Request& request) const {
         "every token is masked: allowed_token_ids and bad_words leave no token, or only EOS and "
         "stop tokens, which min_tokens masks");
   }
-  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  check_images(request);
+  auto length = static_cast<std::int64_t>(request.prompt.size());
+  for (const std::int64_t count : image_token_counts(request))
+    length += count - 1;
   if (length == 0) fail("the prompt is empty");
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= vocab_size)
@@ -227,8 +230,7 @@ RequestId Engine::add(Request request) {
   sequence->priority = request.priority;
   sequence->adapter = std::move(request.adapter);
   sequence->table = salted_table(salt_with(request.cache_salt, sequence->adapter));
-  sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
-  sequence->tokens = std::move(request.prompt);
+  set_prompt(request, *sequence);
   sequence->params = std::move(request.params);
   sequence->matcher = new_matcher(sequence->params);
   if (request.pooling) sequence->pooler = std::make_unique<Pooler>(*request.pooling);

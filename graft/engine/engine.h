@@ -40,6 +40,8 @@
 
 namespace graft::engine {
 
+struct Snapshot;
+
 class Engine {
  public:
   // Allocates the KV cache. `tokenizer` may be null: then updates have no text, and stop strings
@@ -125,6 +127,14 @@ class Engine {
     std::vector<TierEntryPtr> entries;
   };
 
+  // images of requests (images/engine_images.cpp)
+  std::vector<std::int64_t> image_token_counts(const Request& request) const;
+  std::vector<TokenId> tokens_to_check(const Snapshot& snapshot) const;
+  void set_images(std::vector<SequenceImage> images, Sequence& sequence) const;
+  void check_images(const Request& request) const;
+  void set_prompt(Request& request, Sequence& sequence) const;
+  void encode_images(const Schedule& schedule);
+  static void release_features(Sequence& sequence);
   RequestId new_id(RequestId requested);
   std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::shared_ptr<Sequence> owned);

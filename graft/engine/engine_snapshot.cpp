@@ -43,6 +43,7 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) {
   snapshot.num_prompt = sequence.num_prompt;
   snapshot.num_computed = sequence.num_computed;
   snapshot.tokens = sequence.tokens;
+  snapshot.images = sequence.images;
   if (states_ != nullptr && snapshot.num_computed > 0) {
     snapshot.state.resize(model.state_bytes_per_slot());
     model.save_state(sequence.state_slot, snapshot.state);
@@ -55,6 +56,24 @@ void Engine::save(SequenceId id, const std::filesystem::path& path) {
     model.save_block(sequence.table.blocks[at], bytes);
     return std::span<const std::byte>(bytes);
   });
+}
+
+// The tokens of a snapshot without the ids of images. Throws Error for images that the model cannot
+// have.
+std::vector<TokenId> Engine::tokens_to_check(const Snapshot& snapshot) const {
+  std::vector<TokenId> tokens = snapshot.tokens;
+  const ops::VisionTowerParams* tower = open_.model().vision_tower();
+  std::int64_t after = 0;
+  for (const SequenceImage& image : snapshot.images) {
+    const bool fits = tower != nullptr && image.first >= after &&
+                      image.image->tile_size == tower->image_size &&
+                      image.count == models::num_image_tokens(*tower, *image.image) &&
+                      image.end() <= snapshot.num_prompt;
+    if (!fits) fail("damaged: an image does not fit into the prompt");
+    std::fill_n(tokens.begin() + image.first, image.count, 0);
+    after = image.end();
+  }
+  return tokens;
 }
 
 RequestId Engine::restore(const std::filesystem::path& path, RequestId id) {
@@ -86,7 +105,7 @@ void Engine::check_snapshot(const Snapshot& snapshot, const std::string& where) 
          snapshot.num_computed, " tokens, of which attention reads more");
   }
   try {
-    check({.prompt = snapshot.tokens, .params = snapshot.params});
+    check({.prompt = tokens_to_check(snapshot), .params = snapshot.params});
   } catch (const Error& error) {
     fail(where, ": ", error.what());
   }
@@ -113,6 +132,7 @@ RequestId Engine::restore(Snapshot snapshot,
   sequence->uses_long_rope = snapshot.uses_long_rope;
   sequence->num_prompt = snapshot.num_prompt;
   sequence->tokens = std::move(snapshot.tokens);
+  set_images(std::move(snapshot.images), *sequence);
   sequence->params = std::move(snapshot.params);
   sequence->num_computed = snapshot.num_computed;
   sequence->matcher = new_matcher(sequence->params);

@@ -53,6 +53,7 @@ std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
   if (schedule.empty()) return std::nullopt;
   check_files();
   std::optional<ops::BatchSampling> sampling = device_sampling(schedule);
+  encode_images(schedule);
   Step step = {.rows = {}, .is_sampled = sampling.has_value()};
   const std::vector<SequenceLogits> logits = runner_.start(schedule, std::move(sampling));
   for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
@@ -69,6 +70,7 @@ void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   Sequence& sequence = *row.sequence;
   sequence.num_computed += num_tokens;
   num_computed_tokens_ += num_tokens;
+  release_features(sequence);
   row.num_computed = sequence.num_computed;
   if (!row.is_complete || sequence.is_embedding()) return;
   ++sequence.num_in_flight;
@@ -214,6 +216,8 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->arrival_order = sequence.arrival_order;
     fork->num_prompt = sequence.num_prompt;
     fork->tokens = sequence.tokens;
+    fork->images = sequence.images;
+    fork->text_prompt = sequence.text_prompt;
     fork->num_computed = sequence.num_computed;
     fork->table = blocks_.fork(sequence.table);
     fork->adapter = sequence.adapter;
@@ -235,9 +239,16 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
 }
 
 SamplingContext Engine::context_of(Sequence& sequence) const {
-  if (has_penalties(sequence.params)) sequence.counts.update(sequence.tokens, sequence.num_prompt);
+  if (has_penalties(sequence.params)) {
+    sequence.counts.update(sequence.tokens, sequence.num_prompt,
+                           static_cast<TokenId>(open_.model().vocab_size()));
+  }
+  const std::span<const TokenId> prompt =
+      sequence.images.empty()
+          ? std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt))
+          : std::span(sequence.text_prompt);
   return {.params = &sequence.params,
-          .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
+          .prompt = prompt,
           .output = sequence.output(),
           .eos_token_ids = eos_token_ids_,
           .seed = sequence.seed,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graft/engine/adapters.h"
+#include "graft/engine/images/image_tokens.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/sequence.h"
 #include "graft/llm.h"
@@ -27,6 +28,7 @@ struct Request {
   // Computes the embedding of the prompt, the only update, instead of output tokens.
   std::optional<Pooling> pooling = {};
   AdapterRef adapter = {};  // of Engine::adapters(); null: none
+  std::vector<PromptImage> images = {};  // ascending by position
 };
 
 }  // namespace graft::engine

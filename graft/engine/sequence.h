@@ -13,6 +13,7 @@
 
 #include "graft/engine/adapters.h"
 #include "graft/engine/block_manager.h"
+#include "graft/engine/images/image_tokens.h"
 #include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/states/state_slots.h"
@@ -45,7 +46,9 @@ struct Sequence {
   std::uint64_t arrival_order = 0;  // order of submission
   std::int64_t num_prompt = 0;      // prompt tokens
 
-  std::vector<TokenId> tokens;  // prompt, then output
+  std::vector<TokenId> tokens;             // prompt, then output
+  std::vector<SequenceImage> images = {};  // in the prompt, ascending
+  std::vector<TokenId> text_prompt = {};   // with images: the prompt without them
   // Leading tokens whose keys and values are in the KV cache, or will be at the end of the step
   // that a device is running.
   std::int64_t num_computed = 0;

@@ -82,6 +82,56 @@ class Writer {
   bool is_committed_ = false;
 };
 
+Json images_json(const Snapshot& snapshot) {
+  Json images = Json::array();
+  for (const SequenceImage& image : snapshot.images) {
+    const vision::PreparedImage& prepared = *image.image;
+    images.push_back({{"first", image.first},
+                      {"count", image.count},
+                      {"width", prepared.original.width},
+                      {"height", prepared.original.height},
+                      {"tile_size", prepared.tile_size},
+                      {"num_tiles", prepared.num_tiles},
+                      {"grid_width", prepared.grid.width},
+                      {"grid_height", prepared.grid.height},
+                      {"hash_high", prepared.hash.high},
+                      {"hash_low", prepared.hash.low}});
+  }
+  return images;
+}
+
+// Reads an image and takes its pixels from the front of `stored`.
+SequenceImage parse_image(const Json& json,
+                          const std::string& where,
+                          std::span<const std::byte>& stored) {
+  auto prepared = std::make_shared<vision::PreparedImage>();
+  json.at("width").get_to(prepared->original.width);
+  json.at("height").get_to(prepared->original.height);
+  json.at("tile_size").get_to(prepared->tile_size);
+  json.at("num_tiles").get_to(prepared->num_tiles);
+  json.at("grid_width").get_to(prepared->grid.width);
+  json.at("grid_height").get_to(prepared->grid.height);
+  json.at("hash_high").get_to(prepared->hash.high);
+  json.at("hash_low").get_to(prepared->hash.low);
+  const auto in = [](std::int64_t value, std::int64_t low, std::int64_t high) {
+    return value >= low && value <= high;
+  };
+  constexpr std::int64_t kMaxSide = std::int64_t{1} << 30;
+  const bool is_sane =
+      in(prepared->original.width, 1, kMaxSide) && in(prepared->original.height, 1, kMaxSide) &&
+      in(prepared->tile_size, 1, 1 << 14) && in(prepared->num_tiles, 1, 1 << 10) &&
+      in(prepared->grid.width, 0, 1 << 10) && in(prepared->grid.height, 0, 1 << 10);
+  if (!is_sane) fail(where, ": damaged: an image has invalid sizes");
+  const auto num_elems = static_cast<std::size_t>(prepared->num_tiles * prepared->tile_elems());
+  if (stored.size() / sizeof(float) < num_elems) fail(where, ": damaged: pixels are truncated");
+  prepared->pixels.resize(num_elems);
+  std::memcpy(prepared->pixels.data(), stored.data(), num_elems * sizeof(float));
+  stored = stored.subspan(num_elems * sizeof(float));
+  return {.first = json.at("first").get<std::int64_t>(),
+          .count = json.at("count").get<std::int64_t>(),
+          .image = std::move(prepared)};
+}
+
 Json header_of(const Snapshot& snapshot) {
   return {{"graft", GRAFT_VERSION},
           {"model", snapshot.model},
@@ -99,7 +149,8 @@ Json header_of(const Snapshot& snapshot) {
           {"adapter", snapshot.adapter},
           {"num_prompt", snapshot.num_prompt},
           {"num_computed", snapshot.num_computed},
-          {"tokens", snapshot.tokens}};
+          {"tokens", snapshot.tokens},
+          {"images", images_json(snapshot)}};
 }
 
 std::uint64_t u64_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -160,6 +211,8 @@ void write_snapshot(const fs::path& path,
   writer.append(header.size());
   writer.append(bytes_of(header));
   writer.append(snapshot.state);
+  for (const SequenceImage& image : snapshot.images)
+    writer.append(std::as_bytes(std::span(image.image->pixels)));
   for (std::int64_t i = 0; i < num_blocks; ++i)
     writer.append(block(i));
   writer.commit();
@@ -192,7 +245,9 @@ Snapshot parse_snapshot(std::span<const std::byte> bytes, const std::string& whe
     if (state_bytes > stored.size()) fail(where, ": damaged: recurrent states are truncated");
     const auto state = stored.first(state_bytes);
     snapshot.state.assign(state.begin(), state.end());
-    const auto blocks = stored.subspan(state_bytes);
+    std::span<const std::byte> blocks = stored.subspan(state_bytes);
+    for (const Json& image : header.at("images"))
+      snapshot.images.push_back(parse_image(image, where, blocks));
     if (!is_consistent(snapshot, blocks.size())) fail(where, ": damaged: header is inconsistent");
     snapshot.blocks.assign(blocks.begin(), blocks.end());
     return snapshot;

@@ -1,9 +1,10 @@
-// A saved sequence: a JSON header, its recurrent states and KV cache blocks, and a checksum over
-// all. The file is written under a temporary name and renamed when complete, so `path` is never
-// partial; the checksum detects later damage. Only its owner can read it.
+// A saved sequence: a JSON header, its recurrent states, the pixels of its images and its KV cache
+// blocks, and a checksum over all. The file is written under a temporary name and renamed when
+// complete, so `path` is never partial; the checksum detects later damage. Only its owner can read
+// it.
 //
-//   magic "GRAFTSEQ" | u64 header bytes | header (JSON) | recurrent states | blocks | u64 XXH3-64
-//   of all before
+//   magic "GRAFTSEQ" | u64 header bytes | header (JSON) | recurrent states | f32 pixels | blocks |
+//   u64 XXH3-64 of all before
 
 #pragma once
 
@@ -35,6 +36,7 @@ struct Snapshot {
   std::int64_t num_prompt = 0;
   std::int64_t num_computed = 0;
   std::vector<TokenId> tokens;
+  std::vector<SequenceImage> images;  // with pixels, without features
   std::size_t block_bytes = 0;
   std::vector<std::byte> state;   // recurrent states after num_computed tokens; empty: none
   std::int64_t first_block = 0;   // blocks before it had left every sliding window

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <unordered_map>
 
@@ -14,10 +15,14 @@ namespace graft::engine {
 class TokenCounts {
  public:
   // Counts the tokens that were not counted yet: `tokens` only grows from call to call. Those from
-  // `num_prompt` on are output.
-  void update(std::span<const TokenId> tokens, std::int64_t num_prompt) {
+  // `num_prompt` on are output; those from `end` on are of images and not counted.
+  void update(std::span<const TokenId> tokens,
+              std::int64_t num_prompt,
+              TokenId end = std::numeric_limits<TokenId>::max()) {
     for (; num_counted_ < static_cast<std::int64_t>(tokens.size()); ++num_counted_) {
-      std::int64_t& count = counts_[tokens[static_cast<std::size_t>(num_counted_)]];
+      const TokenId token = tokens[static_cast<std::size_t>(num_counted_)];
+      if (token >= end) continue;
+      std::int64_t& count = counts_[token];
       if (num_counted_ >= num_prompt) ++count;
     }
   }

@@ -50,7 +50,8 @@ std::int64_t context_bucket(std::int64_t longest) {
 }
 
 bool DecodeGraphCache::fits(const ops::Batch& batch) {
-  return batch.num_tokens() > 0 && batch.logit_rows.size() == batch.token_ids.size() &&
+  return batch.num_tokens() > 0 && batch.given_rows.empty() &&
+         batch.logit_rows.size() == batch.token_ids.size() &&
          batch.sequences.size() == batch.token_ids.size();
 }
 

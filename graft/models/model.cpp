@@ -35,6 +35,7 @@ Model::Model(const plan::Plan& plan,
       lora_(plan, operators_),
       prefill_(plan, operators_, ops::Phase::Prefill),
       decode_(plan, operators_, ops::Phase::Decode),
+      vision_(VisionEncoder::make(plan, operators_)),
       devices_(*plan.registry),
       num_deferred_(plan::deferred_experts(plan)) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
@@ -146,6 +147,14 @@ void Model::discard_started() {
   started_.clear();
   for (const Decoder* decoder : {&prefill_, &decode_})
     devices_.at(decoder->head_device()).discard_tokens();
+}
+
+std::vector<float> Model::encode_image(const vision::PreparedImage& image) {
+  GRAFT_CHECK(vision_, "the model has no vision tower");
+  std::vector<float> features =
+      vision_->encode(image, *pool_, devices_, profiler_ ? &*profiler_ : nullptr);
+  if (profiler_) profiler_->finish_pass();
+  return features;
 }
 
 bool Model::can_sample(ops::Phase phase) {

@@ -22,6 +22,7 @@
 #include "graft/models/expert_stats.h"
 #include "graft/models/lora/adapter.h"
 #include "graft/models/lora/lora_layers.h"
+#include "graft/models/vision_encoder.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/layer_read_ahead.h"
 #include "graft/ops/devices/device_context.h"
@@ -113,6 +114,13 @@ class Model {
   void load_state(std::int64_t slot, std::span<const std::byte> in);
   void release_states(std::int64_t first, std::int64_t count);
 
+  // Images: null without a vision tower.
+  const ops::VisionTowerParams* vision_tower() const {
+    return vision_ ? &vision_->tower() : nullptr;
+  }
+  // The embeddings of an image, [num_image_tokens, hidden_size]. Not during a pass.
+  std::vector<float> encode_image(const vision::PreparedImage& image);
+
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t long_rope_from() const { return blueprint_->long_rope_from; }
@@ -164,6 +172,7 @@ class Model {
   LoraLayers lora_;
   Decoder prefill_;
   Decoder decode_;
+  std::optional<VisionEncoder> vision_;
   LayerReadAhead reader_;
   struct LayerStates {
     ops::StateCache* cache;

@@ -147,7 +147,7 @@ LoadOptions check_memory(const std::filesystem::path& path,
 }  // namespace
 
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
-    : source_(open_checkpoint(path)),
+    : source_(open_checkpoint(path, options.mmproj)),
       blueprint_(make_blueprint(*source_)),
       registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_, registry_)),
@@ -159,7 +159,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   if (options.adjust_plan) options.adjust_plan(planned_.plan);
   plan::settle_gpu_experts(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
-  const std::string ignored = modality_warning(source_->tensors());
+  const std::string ignored = modality_warning(source_->tensors(), source_->config());
   if (!ignored.empty() && options.load.on_warning)
     options.load.on_warning(str(path.string(), ": ", ignored));
   const LoadOptions load = check_memory(path, planned_.plan, *source_, options);

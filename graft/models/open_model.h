@@ -35,6 +35,7 @@ struct OpenOptions {
   plan::Machine machine = {};
   // Type of every KV cache, over the rules: "q8_0"; empty: that of the rules, else the default.
   std::string kv_cache_dtype = {};
+  std::filesystem::path mmproj = {};  // open_checkpoint()
   // Called with the plan before the model is built.
   std::function<void(plan::Plan& plan)> adjust_plan = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.

@@ -244,6 +244,23 @@ class Experts : public Operator {
   virtual void expect_pairs(const std::vector<std::uint64_t>& /*pairs*/) {}
 };
 
+// The features of images. Works on whole images, never on the tokens of a pass.
+class VisionTower : public Operator {
+ public:
+  // patches[tiles * tokens, 3 * patch_size^2]: for each tile a row of zeros, which becomes the
+  // class token, then its patches by row (channels, rows, columns). To features[tiles *
+  // num_features, hidden_size], see VisionTowerParams.
+  virtual void forward(TensorView patches, TensorView features, Pass& pass) = 0;
+};
+
+// From the features of images to rows that replace embeddings.
+class Projector : public Operator {
+ public:
+  virtual void forward(TensorView features, TensorView y, Pass& pass) = 0;
+  // The embedding that ends the rows of tiled images; empty: there is none.
+  virtual std::span<const float> newline() const = 0;
+};
+
 // A feed-forward block: dense MLP, or router + experts + shared experts.
 class Mlp : public Operator {
  public:

@@ -45,6 +45,13 @@ struct BatchSampling {
   std::vector<std::uint32_t> masks;        // of all rows with RowSampling::first_mask
 };
 
+// Rows of a batch whose embeddings are given: those of images.
+struct GivenRows {
+  std::int64_t first_row = 0;
+  std::int64_t count = 0;
+  const float* values = nullptr;  // [count, hidden_size] in host memory, until the pass has started
+};
+
 // The rows of all sequences, concatenated. Sizes: t = tokens, s = sequences.
 struct Batch {
   // [t]. Negative: -1 - r is the token that the device sampled for row r of the logits of the pass
@@ -56,6 +63,7 @@ struct Batch {
   std::vector<SequenceSlice> sequences;  // [s]
   std::vector<std::int32_t> logit_rows;  // rows whose logits are requested, ascending
   BatchSampling sampling;
+  std::vector<GivenRows> given_rows;  // replace the embeddings of their tokens, which are 0
   // The context bucket, an upper bound of all context lengths; 0: their maximum. It selects
   // kernels, so all passes of one CUDA graph have the same value.
   std::int64_t max_context = 0;

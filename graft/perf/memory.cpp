@@ -51,7 +51,8 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
                          const plan::Placement& placement,
                          const HostWeights& host) {
   const plan::ModuleSpec& module = *placement.module;
-  const bool is_packable = (module.role == Role::Linear || module.role == Role::Experts) &&
+  const bool is_packable = (module.role == Role::Linear || module.role == Role::Experts ||
+                            ops::is_vision(module.role)) &&
                            host.repack && !has_kwarg(placement, "repack", "false");
   WeightBytes bytes;
   for (const plan::WeightSpec& weight : weights_of(plan, module)) {
@@ -221,6 +222,8 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
     double operator()(const ops::RopeParams&) const { return 0; }
     double operator()(const ops::KvCacheParams&) const { return 0; }
     double operator()(const ops::StateCacheParams&) const { return 0; }
+    double operator()(const ops::VisionTowerParams&) const { return 0; }
+    double operator()(const ops::ProjectorParams&) const { return 0; }
     double operator()(const ops::RouterParams& p) const {
       return static_cast<double>(p.num_experts);
     }

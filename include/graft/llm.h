@@ -91,6 +91,8 @@ struct LlmConfig {
   // Type of the KV cache: "f32", "f16", "bf16", "fp8", "q8_0" or "q4_0" on CPUs, the first three on
   // GPUs. Empty: that of the rules, else f16.
   std::string kv_cache_dtype = {};
+  // The vision tower of a GGUF model (mmproj); empty: the one beside the model, if there is one.
+  std::filesystem::path mmproj = {};
   std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
   std::vector<AdapterSource> adapters = {};         // loaded with the model
   std::string default_adapter = {};                 // of requests that name none; empty: none
@@ -132,6 +134,16 @@ struct SequenceId {
   auto operator<=>(const SequenceId&) const = default;
 };
 
+namespace vision {
+struct PreparedImage;
+}  // namespace vision
+
+// An image of a prompt, for models with a vision tower.
+struct PromptImage {
+  std::int64_t position = 0;  // of the token in the prompt that the image replaces
+  std::shared_ptr<const vision::PreparedImage> image = {};  // LLM::prepare_image()
+};
+
 struct SubmitOptions {
   // Slots and prompt tokens of a step are shared equally between clients with work.
   std::uint64_t client = 0;
@@ -140,6 +152,7 @@ struct SubmitOptions {
   // token does not reveal another user's prompts. 0 is an ordinary salt.
   std::uint64_t cache_salt = 0;
   std::string adapter = {};  // name of a loaded adapter; empty: none
+  std::vector<PromptImage> images = {};  // ascending by position
 };
 
 enum class FinishReason : std::uint8_t {
@@ -303,6 +316,11 @@ class LLM {
   // The embedding of a text, normalized to length 1. Batched with other requests; blocks until
   // done. Throws Error, and Failure when the model fails.
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
+
+  // Decodes an image file (PNG, JPEG, WebP, GIF or BMP) and prepares it for the model. Throws Error
+  // for other bytes, and for models without a vision tower.
+  std::shared_ptr<const vision::PreparedImage> prepare_image(
+      const std::vector<std::byte>& file) const;
 
   // False when the checkpoint has no tokenizer: prompts must be token ids, updates have no text,
   // and the next two throw Error.

@@ -156,6 +156,10 @@ void ModelOptions::add_all_but_model_to(Command& command) {
                   "Run everything on cpu, cuda or cuda:N (default: decided by the rules)")
       ->option_text("NAME");
   add_cache_type_to(command, kv_cache_dtype);
+  command
+      .add_option("--mmproj", mmproj,
+                  "Vision tower of a GGUF model (default: the mmproj*.gguf beside it)")
+      ->option_text("FILE");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096))
@@ -184,6 +188,7 @@ api::LlmConfig ModelOptions::config(std::size_t max_adapters) const {
   config.rules = rules;
   config.device = device;
   config.kv_cache_dtype = kv_cache_dtype;
+  config.mmproj = mmproj;
   config.plugins = plugins.paths();
   config.num_threads = threads;
   if (!cpu_list.empty()) config.cpus = parse_cpu_list(cpu_list);

@@ -32,6 +32,8 @@ std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_state_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_router_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_experts_cpu(const BuildContext& context);
+std::unique_ptr<Operator> make_vision_tower_cpu(const BuildContext& context);
+std::unique_ptr<Operator> make_projector_cpu(const BuildContext& context);
 
 void register_cpu(Registry& registry);
 

@@ -79,7 +79,7 @@ OrderedJson props_json(LoadedModel& model) {
           {"total_slots", config.max_num_seqs},
           {"model_alias", model.name()},
           {"model_path", model.name()},
-          {"modalities", {{"vision", false}, {"audio", false}}},
+          {"modalities", {{"vision", model.llm().has_vision()}, {"audio", false}}},
           {"chat_template", model.info().chat_template},
           {"bos_token", token_name(tokenizer, tokenizer.bos())},
           {"eos_token", token_name(tokenizer, tokenizer.eos())},

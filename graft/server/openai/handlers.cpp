@@ -42,7 +42,8 @@ void chat(const HandlerContext& context,
       .params = request.sampling.for_model(model),
       .client = context.access.client_of(exchange->request()),
       .options = {.priority = request.priority,
-                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
+                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt),
+                  .images = prompt.images},
       .is_stream = request.is_stream,
       .stream_head = sse_head(),
       .structured_field = request.sampling.structured_field};
@@ -206,7 +207,7 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
 // The prompt tokens of a chat request.
 void count_chat(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
   const api::ChatPrompt prompt = chat_prompt(model, read_chat_request(body).conversation);
-  exchange->respond({.body = input_tokens_body(prompt.tokens.size())});
+  exchange->respond({.body = input_tokens_body(static_cast<std::size_t>(prompt.num_tokens()))});
 }
 
 void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
