@@ -326,8 +326,10 @@ void Scheduler::prepare(Step& step, Sequence& sequence, std::int64_t num_tokens)
   GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
 }
 
-// Without looking up its prefix, which takes long, in every step.
+// Without looking up its prefix, which takes long, in every step. Blocks on disk are looked up
+// first: they are read while the sequence waits.
 bool Scheduler::still_lacks_blocks(const Sequence& sequence) const {
+  if (tiers_ != nullptr && !sequence.tier.is_found) return false;
   const std::int64_t num_spared = blocks_.num_spared() - sequence.num_spared;
   return sequence.table.blocks.empty() &&
          sequence.num_free_needed - num_spared > blocks_.num_free();
