@@ -8,7 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
-#include "graft/engine/output_text.h"
+#include "graft/engine/snapshots/output_text.h"
 #include "graft/models/config/model_config.h"
 #include "graft/ops/experts/hybrid_experts.h"
 

@@ -326,8 +326,11 @@ void Scheduler::prepare(Step& step, Sequence& sequence, std::int64_t num_tokens)
   GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
 }
 
-// Without looking up its prefix, which takes long, in every step.
+// Without looking up its prefix, which takes long, in every step. With tiers it is looked up:
+// blocks on disk are read while the sequence waits, and those that the prefix cache loses are found
+// again.
 bool Scheduler::still_lacks_blocks(const Sequence& sequence) const {
+  if (tiers_ != nullptr) return false;
   const std::int64_t num_spared = blocks_.num_spared() - sequence.num_spared;
   return sequence.table.blocks.empty() &&
          sequence.num_free_needed - num_spared > blocks_.num_free();

@@ -3,11 +3,16 @@
 
 #include "graft/perf/estimate.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
 #include <gtest/gtest.h>
 
 #include "graft/base/text/str.h"
 #include "graft/perf/achieved.h"
 #include "graft/perf/gpu_experts.h"
+#include "graft/perf/memory.h"
 
 namespace graft::perf {
 using namespace plan;  // NOLINT(google-build-using-namespace)
@@ -454,6 +459,28 @@ TEST_F(FromDiskEstimate, IsTheSameWhenAllFits) {
 
 TEST_F(FromDiskEstimate, NeedsMemoryForWhatIsAllocated) {
   EXPECT_FALSE(with_memory(100'000).can_run());
+}
+
+// Blocks out of the window are freed, where no layer reads them.
+TEST(Workload, SequencesOfModelsWithWindowsKeepTheWindowAndAChunk) {
+  plan::Blueprint blueprint = small_model();
+  const auto params_of = [&](std::size_t layer) -> ops::AttentionParams& {
+    return std::get<ops::AttentionParams>(blueprint.root.children[layer].params);
+  };
+  const Workload load = {.context = 10'000, .parallel = 2, .prefill_tokens = 100};
+  EXPECT_EQ(cached_tokens_of(blueprint, load), 10'000);
+  params_of(1).sliding_window = 512;
+  EXPECT_EQ(blueprint.attention_window(), 512);
+  EXPECT_EQ(cached_tokens_of(blueprint, load), 612);
+  EXPECT_EQ(cached_tokens_of(blueprint, {.context = 400, .prefill_tokens = 100}), 400);
+  // A second layer with a larger window, in chunks, and with none.
+  blueprint.root.children.push_back(blueprint.root.children[1]);
+  const std::size_t last = blueprint.root.children.size() - 1;
+  params_of(last) = {.sliding_window = 0, .chunk = 800};
+  EXPECT_EQ(blueprint.attention_window(), 800);
+  params_of(last).chunk = 0;
+  EXPECT_EQ(blueprint.attention_window(), 0);
+  EXPECT_EQ(cached_tokens_of(blueprint, load), 10'000);
 }
 
 }  // namespace

@@ -13,11 +13,11 @@
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/generation.h"
-#include "graft/server/generation/running.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics/metrics.h"
 #include "graft/server/models/model_pool.h"
+#include "graft/server/sequences/running.h"
 
 namespace graft::server {
 

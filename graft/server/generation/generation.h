@@ -14,11 +14,11 @@
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/request_limits.h"
-#include "graft/server/generation/running.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics/metrics.h"
 #include "graft/server/models/model_pool.h"
+#include "graft/server/sequences/running.h"
 
 namespace graft::server {
 

@@ -1,16 +1,21 @@
 #include "graft/server/sequences/handlers.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
-#include "graft/engine/output_text.h"
 #include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/output_text.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/json_text.h"
@@ -122,7 +127,8 @@ void go_on(const HandlerContext& context,
   const api::SamplingParams& params = snapshot.params;
   if (request.echo && params.logprobs) {
     throw ApiError(
-        400, "echo: the saved request asked for logprobs, and those before are not saved", "echo");
+        400, "echo: the saved request has logprobs, and those before the save are not in the file",
+        "echo");
   }
   const auto prompt_end = snapshot.tokens.begin() + snapshot.num_prompt;
   const bool has_output = prompt_end != snapshot.tokens.end();

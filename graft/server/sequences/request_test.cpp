@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/server/api_error.h"
-#include "graft/server/generation/running.h"
+#include "graft/server/sequences/running.h"
 
 namespace graft::server::sequences {
 namespace {

@@ -1,4 +1,4 @@
-#include "graft/engine/output_text.h"
+#include "graft/engine/snapshots/output_text.h"
 
 #include <cstdint>
 #include <utility>

@@ -77,7 +77,7 @@ TEST_F(LongContext, AWaitingPromptIsNotLookedUpInEveryStep) {
   const std::int64_t half = kLongPrompt / 2;
   prefill(add(half, 0));
   scheduler_.remove(*sequences_.back());
-  // Holds so many blocks that the first prompt and more output do not fit.
+  // Leaves too few blocks for the waiting prompt.
   Sequence& running = add(half + 90 * kLongBlock, 1'000'000);
   prefill(running);
   Sequence& waiting = add(half + 200 * kLongBlock, 0);

@@ -16,8 +16,8 @@
 #include "graft/engine/engine.h"
 #include "graft/engine/snapshot.h"
 #include "graft/models/generate.h"
+#include "graft/testing/checkpoints/windowed_model.h"
 #include "graft/testing/golden.h"
-#include "graft/testing/windowed_model.h"
 
 namespace graft::engine {
 namespace {
@@ -203,7 +203,7 @@ TEST_F(EngineWindows, SnapshotsHaveTheBlocksOfTheWindow) {
   }
 }
 
-TEST_F(EngineWindows, TiersGiveBackFreedBlocks) {
+TEST_F(EngineWindows, TiersReturnFreedBlocks) {
   const Request request = window_request(window_prompt(150), 20);
   const Request other = window_request(window_prompt(150, 77), 20);
   const WindowOutput full = want(request);

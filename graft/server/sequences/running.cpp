@@ -1,4 +1,4 @@
-#include "graft/server/generation/running.h"
+#include "graft/server/sequences/running.h"
 
 #include <utility>
 

@@ -8,7 +8,7 @@
 #include <benchmark/benchmark.h>
 
 #include "graft/engine/engine.h"
-#include "graft/testing/windowed_model.h"
+#include "graft/testing/checkpoints/windowed_model.h"
 
 namespace graft::engine {
 namespace {
