@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/snapshot.h"
 #include "graft/llm.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/ops/profiler.h"

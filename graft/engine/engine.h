@@ -28,7 +28,7 @@
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
-#include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/snapshot.h"
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_memory.h"
 #include "graft/engine/tiers/kv_tiers.h"

@@ -27,7 +27,7 @@ struct Request {
   std::uint64_t cache_salt = 0;  // SubmitOptions::cache_salt
   // Computes the embedding of the prompt, the only update, instead of output tokens.
   std::optional<Pooling> pooling = {};
-  AdapterRef adapter = {};  // of Engine::adapters(); null: none
+  AdapterRef adapter = {};               // of Engine::adapters(); null: none
   std::vector<PromptImage> images = {};  // ascending by position
 };
 

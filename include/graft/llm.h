@@ -151,7 +151,7 @@ struct SubmitOptions {
   // The prefix cache is shared only between requests of equal salts, so that the time to first
   // token does not reveal another user's prompts. 0 is an ordinary salt.
   std::uint64_t cache_salt = 0;
-  std::string adapter = {};  // name of a loaded adapter; empty: none
+  std::string adapter = {};              // name of a loaded adapter; empty: none
   std::vector<PromptImage> images = {};  // ascending by position
 };
 

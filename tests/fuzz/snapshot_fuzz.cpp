@@ -12,7 +12,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/error.h"
-#include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/snapshot.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
-#include "graft/engine/snapshot.h"
 #include "graft/engine/snapshots/output_text.h"
+#include "graft/engine/snapshots/snapshot.h"
 #include "graft/engine/tiers/cache_identity.h"
 
 namespace graft::engine {

@@ -14,7 +14,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
 #include "graft/engine/engine.h"
-#include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/snapshot.h"
 #include "graft/models/generate.h"
 #include "graft/testing/checkpoints/windowed_model.h"
 #include "graft/testing/golden.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graft/api/llm.h"
-#include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/snapshot.h"
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/request_limits.h"

@@ -14,8 +14,8 @@
 
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
-#include "graft/engine/snapshot.h"
 #include "graft/engine/snapshots/output_text.h"
+#include "graft/engine/snapshots/snapshot.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/json_text.h"

@@ -1,4 +1,4 @@
-#include "graft/engine/snapshot.h"
+#include "graft/engine/snapshots/snapshot.h"
 
 #include <algorithm>
 #include <atomic>
