@@ -63,7 +63,7 @@ TEST_F(PluginTest, RulesSeePluginOperatorsAndKwargs) {
   expect_part(kwarg.out, ":4: error: unknown kwarg \"colour\" of example.scaled_norm");
   expect_part(kwarg.out, ", factor)");
   expect_part(check(path, "cuda.norm").out, "norm: cpu.rms_norm, example.scaled_norm");
-  expect_part(check(path, "scaled").out, "cpu.moe, example.scaled_norm)");
+  expect_part(check(path, "scaled").out, "cpu.multi_modal_projector, example.scaled_norm)");
   expect_part(check(path, "default, kwargs: {generate_op: scaled}").out, "example.scaled_norm");
 }
 

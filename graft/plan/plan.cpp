@@ -93,10 +93,9 @@ class Planner {
       placement.weight_bytes += weight.bytes();
     if (const auto winner = matcher_.match(module, stopped_by)) {
       const ResolvedRule& rule = rules_[*winner];
-      placement.rule = rule.rule;
       const bool is_for_others = ops::is_vision(module.role) && !names_vision(*rule.rule);
+      placement.rule = is_for_others ? nullptr : rule.rule;
       if (is_for_others) {
-        placement.rule = nullptr;
         place_default(placement, nullptr, 0);
       } else if (rule.usable) {
         place(placement, rule);

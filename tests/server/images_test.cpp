@@ -52,7 +52,7 @@ class Images : public testing::Test {
     folder_ = new TempDir();
     fs::create_directory(*folder_ / "llava");
     write_model();
-    server_ = new ServerProcess({"-m", (*folder_ / "llava"), "--max-model-len", "400"});
+    server_ = new ServerProcess({"--model", (*folder_ / "llava"), "--max-model-len", "400"});
   }
   static void TearDownTestSuite() {
     delete server_;
@@ -211,7 +211,7 @@ TEST(ImagesOfLlavaNext, AreWrittenForTemplatesOfText) {
   const TempDir folder;
   fs::create_directory(folder / "next");
   write_llava_chat("llava-next", folder / "next", false);
-  const ServerProcess server({"-m", folder / "next", "--max-model-len", "400"});
+  const ServerProcess server({"--model", folder / "next", "--max-model-len", "400"});
   const Reply reply =
       post(server, kChat, openai(question("portrait.jpg", "A <image> \xef\xb7\x91?")));
   ASSERT_EQ(reply.status, 200) << reply.body;

@@ -61,10 +61,12 @@ Question read_question(const OrderedJson& line, const api::ChatFormat& format) {
   api::Conversation conversation;
   conversation.messages = line.at("messages");
   conversation.tools = line.value("tools", OrderedJson(nullptr));
+  const api::ChatPrompt prompt = format.prompt(conversation);
+  if (!prompt.images.empty()) fail("messages: images are not supported in questions");
   return {.task = line.value("task", std::string("all")),
           .check = line.at("check").get<std::string>(),
           .answer = Json::parse(line.at("answer").dump()),
-          .prompt = format.prompt(conversation).tokens};
+          .prompt = prompt.tokens};
 }
 
 std::vector<Question> read_questions(const EvalOptions& options, const api::LLM& llm) {

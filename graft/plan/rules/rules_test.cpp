@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
             "r.yaml:2: error: unknown role \"expert\" (known: model, layer, embedding, norm, "
             "linear, rope, attention, indexer, compressor, hyper_connection, kv_cache, "
             "state_cache, mlp, moe, router, "
-            "experts)\n"},
+            "experts, vision_tower, multi_modal_projector)\n"},
         InvalidText{"- match: {role: mlp}\n  replace: {kwargs: [1]}\n",
                     "r.yaml:2: error: kwargs must be a map\n"},
         InvalidText{"- match: {role: mlp}\n  replace:\n    kwargs:\n      device: [cpu]\n",
@@ -197,7 +197,7 @@ TEST(Rules, ReportsAllErrorsSortedByLine) {
                         "  other: 1\n"),
             "r.yaml:1: error: unknown role \"x\" (known: model, layer, embedding, norm, linear, "
             "rope, attention, indexer, compressor, hyper_connection, kv_cache, state_cache, mlp, "
-            "moe, router, experts)\n"
+            "moe, router, experts, vision_tower, multi_modal_projector)\n"
             "r.yaml:1: error: the rule has no replace\n"
             "r.yaml:2: error: match.name is not a regular expression: at 1: missing closing "
             "parenthesis\n"

@@ -193,7 +193,13 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
   const TokenizeRequest request = read_tokenize_request(body);
   std::vector<api::TokenId> tokens;
   if (request.conversation) {
-    tokens = chat_prompt(model, *request.conversation).tokens;
+    const api::ChatPrompt prompt = chat_prompt(model, *request.conversation);
+    if (!prompt.images.empty()) {
+      throw ApiError(400,
+                     "messages: images have no tokens of the vocabulary; "
+                     "/v1/chat/completions/input_tokens counts them");
+    }
+    tokens = prompt.tokens;
   } else {
     check_fits(model, request.text);
     tokens = model.tokenizer().encode(
