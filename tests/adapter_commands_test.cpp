@@ -98,8 +98,8 @@ TEST(AdapterCommands, PlanShowsAdapters) {
 TEST(AdapterCommands, RunAppliesTheAdapter) {
   const TempDir folder;
   testing::write_peft_adapter(bundled_model(), folder / "a", 1, 0.3F);
-  const std::vector<std::string> words = {
-      "run", "-m", bundled_model(), "--temperature", "0", "--max-tokens", "12", "The weather"};
+  const std::vector<std::string> words = {"run", "-m", bundled_model(), "--temperature", "0",
+                                          "-n",  "12", "The weather"};
   const Outcome plain = run_program(words);
   ASSERT_EQ(plain.exit_code, 0) << plain.err;
   std::vector<std::string> adapted = words;

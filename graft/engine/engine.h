@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "graft/engine/adapters.h"
+#include "graft/engine/adapters/adapters.h"
 #include "graft/engine/block_manager.h"
 #include "graft/engine/config.h"
 #include "graft/engine/request.h"

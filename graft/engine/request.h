@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "graft/engine/adapters.h"
+#include "graft/engine/adapters/adapters.h"
 #include "graft/engine/images/image_tokens.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/sequence.h"

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "graft/engine/adapters.h"
+#include "graft/engine/adapters/adapters.h"
 #include "graft/engine/block_manager.h"
 #include "graft/engine/images/image_tokens.h"
 #include "graft/engine/pooler.h"

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/engine/images/image_tokens.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/error.h"
 #include "graft/llm.h"

@@ -76,7 +76,9 @@ TEST(PeftConfig, NamesTheFieldOfAnUnsupportedFeature) {
       {"layer_replication", {{0, 4}}},
       {"alora_invocation_tokens", {5}},
       {"use_qalora", true}};
-  for (const auto& [field, value] : fields) {
+  for (const auto& each : fields) {
+    const std::string& field = each.first;
+    const Json& value = each.second;
     const std::string error = adapter_error([&] {
       PeftConfig(peft_config({{field, value}}), "adapter_config.json");
     });

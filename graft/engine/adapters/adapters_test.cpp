@@ -1,6 +1,6 @@
 // Adapters in the engine: mixed batches, the prefix cache, unloading, saved sequences.
 
-#include "graft/engine/adapters.h"
+#include "graft/engine/adapters/adapters.h"
 
 #include <cstdint>
 #include <map>

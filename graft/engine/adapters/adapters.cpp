@@ -1,4 +1,4 @@
-#include "graft/engine/adapters.h"
+#include "graft/engine/adapters/adapters.h"
 
 #include <algorithm>
 #include <array>
