@@ -125,8 +125,8 @@ std::unique_ptr<models::Checkpoint> ModelChoice::open_or_shape() const {
   return models::open_checkpoint(config_or_model(found));
 }
 
-void ModelOptions::add_to(Command& command) {
-  model.add_to(command);
+void ModelOptions::add_to(Command& command, const std::string& positional) {
+  model.add_to(command, positional);
   add_all_but_model_to(command);
 }
 

@@ -56,7 +56,8 @@ struct ModelOptions {
   bool repack_cache = false;
   std::string expert_stats;  // path; empty: not kept
 
-  void add_to(Command& command);
+  // `positional`: as for ModelChoice.
+  void add_to(Command& command, const std::string& positional = "");
   void add_all_but_model_to(Command& command);
   api::LlmConfig config() const;
   // Loads the model, with a progress bar on standard error when that is a terminal.

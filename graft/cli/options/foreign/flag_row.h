@@ -50,6 +50,8 @@ inline constexpr std::string_view kSampling =
 inline constexpr std::string_view kNoDraft = "speculative decoding is not supported";
 inline constexpr std::string_view kRope = "RoPE is as the checkpoint says";
 inline constexpr std::string_view kStep = "--max-num-batched-tokens of `graft serve` bounds a step";
+inline constexpr std::string_view kBatch = "`graft serve` runs several requests at once";
+inline constexpr std::string_view kLength = "--max-model-len bounds the conversation";
 inline constexpr std::string_view kBlocks = "the rule of kv_cache has block_tokens";
 inline constexpr std::string_view kKeys =
     "a key on the command line is visible to other users; use --api-key-file or GRAFT_API_KEYS";

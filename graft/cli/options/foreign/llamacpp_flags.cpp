@@ -39,6 +39,8 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     // Context and KV cache.
     {"-c", "--max-model-len", Meaning::Renamed},
     {"--ctx-size", "--max-model-len", Meaning::Renamed},
+    {"-np", kBatch, Meaning::Refused, Scope::Talk},
+    {"--parallel", kBatch, Meaning::Refused, Scope::Talk},
     {"-np", "--max-num-seqs", Meaning::Renamed},
     {"--parallel", "--max-num-seqs", Meaning::Renamed},
     {"--cache-ram", "--kv-host", Meaning::Mebibytes},
