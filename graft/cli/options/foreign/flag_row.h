@@ -12,7 +12,7 @@ namespace graft::cli {
 enum class Meaning : std::uint8_t {
   Renamed,      // same value, other name
   Switch,       // true: `to`
-  Count,        // a number, also as 32k (thousands) or 32K (1024): the same flag with the number
+  Count,        // a number, also as 32k (thousands) or 32K (1024); auto and -1: the default
   Prefill,      // tokens of a prefill chunk: the flag depends on the command
   CacheTokens,  // tokens of the KV cache: --kv-blocks
   Gibibytes,    // a number of GiB: the same flag with the unit
