@@ -60,7 +60,8 @@ function(graft_module name)
   endif()
   if(GRAFT_BENCH AND benches)
     add_executable(graft_${name}_bench ${benches})
-    target_link_libraries(graft_${name}_bench PRIVATE graft::${name} benchmark::benchmark_main)
+    target_link_libraries(graft_${name}_bench PRIVATE graft::${name} $<TARGET_NAME_IF_EXISTS:graft_testing>
+                          benchmark::benchmark_main)
   endif()
 endfunction()
 

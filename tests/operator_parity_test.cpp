@@ -46,8 +46,11 @@ INSTANTIATE_TEST_SUITE_P(Roles, OperatorParity, ::testing::ValuesIn(parity_roles
 
 TEST(OperatorParityTest, CoversTheRoleOfEveryOperator) {
   const Registry registry = all_operators();
-  for (const OperatorInfo* op : registry.all())
+  for (const OperatorInfo* op : registry.all()) {
+    // On CPUs only, compared with Transformers in graft/models/vision_golden_test.cpp.
+    if (is_vision(op->role)) continue;
     EXPECT_NE(std::ranges::find(parity_roles(), op->role), parity_roles().end()) << op->name;
+  }
 }
 
 // Forwards to the CPU operator of the role; each subclass adds an error that is easy to overlook.

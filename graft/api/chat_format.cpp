@@ -1,12 +1,15 @@
 #include "graft/api/chat_format.h"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "graft/base/error.h"
 #include "graft/base/text/ascii.h"
+#include "graft/base/text/base64.h"
 #include "graft/chat/harmony.h"
 #include "graft/chat/messages.h"
 #include "graft/chat/reasoning.h"
@@ -25,6 +28,17 @@ formats::ChatTraits traits_of(const LLM& llm) {
 chat::SelectedTemplate select(const LLM& llm, const std::string& override_template) {
   if (llm.tokenizer() == nullptr) fail("the model has no tokenizer: chat is not available");
   return chat::select_template(llm.source().tokenizer(), override_template, traits_of(llm));
+}
+
+// How templates write an image, and how it is written here for templates that do not: U+FDD1, a
+// noncharacter.
+constexpr std::string_view kImage = "<image>";
+constexpr std::string_view kImageMark = "\xef\xb7\x91";
+
+// Text that spells an image stays text.
+std::vector<std::string> further_texts(const LLM& llm) {
+  if (!llm.has_vision()) return {};
+  return {std::string(kImage)};
 }
 
 bool mentions_tags(const std::string& source, const formats::ReasoningTags& tags) {
@@ -102,13 +116,44 @@ void mark_texts(OrderedJson& value,
   }
 }
 
+// From texts of the client, before marks are written into them.
+void remove_image_marks(OrderedJson& value) {
+  if (value.is_string()) {
+    auto& text = value.get_ref<std::string&>();
+    for (std::size_t at = text.find(kImageMark); at != std::string::npos;
+         at = text.find(kImageMark))
+      text.erase(at, kImageMark.size());
+  }
+  if (!value.is_structured()) return;
+  for (OrderedJson& item : value)
+    remove_image_marks(item);
+}
+
+// The bytes of a "data:" URL.
+std::string data_of_url(const chat::ImagePart& image) {
+  const std::string_view url = image.url;
+  const std::string where = image.where + ".image_url.url";
+  if (!url.starts_with("data:")) {
+    const std::string_view scheme = url.substr(0, std::min(url.find(':'), std::size_t{16}));
+    fail(where, ": '", scheme, "' URLs are not fetched, only 'data:' URLs are read");
+  }
+  const std::size_t comma = url.find(',');
+  if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))
+    fail(where, ": expected data:image/TYPE;base64,…");
+  std::optional<std::string> bytes = base64_decode(url.substr(comma + 1));
+  if (!bytes) fail(where, ": the data is not base64");
+  return *std::move(bytes);
+}
+
 }  // namespace
 
 ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
     : llm_(&llm),
       selected_(select(llm, override_template)),
-      special_texts_(*llm.tokenizer()),
+      special_texts_(*llm.tokenizer(), further_texts(llm)),
       accepts_content_parts_(selected_.chat_template.reads_content_parts()),
+      writes_images_(selected_.chat_template.writes_images()),
+      reads_text_(selected_.chat_template.reads_text()),
       has_thinking_variable_(mentions_thinking(selected_.chat_template.source())),
       reasoning_(reasoning_tags(selected_.chat_template.source(), traits_of(llm).reasoning)),
       has_reasoning_tags_(mentions_tags(selected_.chat_template.source(), reasoning_)),
@@ -116,14 +161,83 @@ ChatFormat::ChatFormat(const LLM& llm, const std::string& override_template)
           chat::tool_call_format(selected_.chat_template.source(), traits_of(llm).tool_calls)),
       call_form_(chat::call_template(tool_calls_, selected_.chat_template.source())) {}
 
-std::string ChatFormat::render(const Conversation& conversation) const {
+// Decodes the images of the messages.
+void ChatFormat::take_images(OrderedJson& messages, ChatPrompt& prompt) const {
+  std::int64_t num_tokens = 0;
+  for (const chat::ImagePart& image : chat::take_images(messages)) {
+    if (!llm_->has_vision()) {
+      fail(image.where,
+           ".type: 'image_url' is not supported, only 'text': ", llm_->source().config().name,
+           " reads no images");
+    }
+    const std::string bytes = data_of_url(image);
+    try {
+      prompt.images.push_back({.image = llm_->prepare_image(std::as_bytes(std::span(bytes)))});
+    } catch (const Error& error) {
+      fail(image.where, ".image_url: ", error.what());
+    }
+    // Many small files would take much memory as pixels.
+    num_tokens += llm_->num_image_tokens(*prompt.images.back().image);
+    if (num_tokens >= llm_->config().max_model_len) {
+      fail(image.where, ": the images up to this one have ", num_tokens,
+           " tokens, the max context length is ", llm_->config().max_model_len, " tokens");
+    }
+  }
+}
+
+// Content in the form that the template reads.
+OrderedJson ChatFormat::adapt_content(OrderedJson messages) const {
+  if (!writes_images_) {
+    remove_image_marks(messages);
+    const std::string line_end = accepts_content_parts_ ? "\n" : "";
+    messages = chat::write_images(std::move(messages), std::string(kImageMark) + line_end);
+  }
+  if (!accepts_content_parts_) return chat::flatten_content(std::move(messages));
+  return reads_text_ ? messages : chat::wrap_texts(std::move(messages));
+}
+
+// Finds the images in the rendered text, where no mark of special_texts_ cuts them.
+void ChatFormat::find_marks(ChatPrompt& prompt) const {
+  if (prompt.images.empty()) return;
+  const std::string_view mark = writes_images_ ? kImage : kImageMark;
+  const std::string before = std::move(prompt.text);
+  prompt.text.clear();
+  std::size_t begin = 0;
+  auto cut = prompt.cuts.begin();
+  const auto copy_to = [&](std::size_t end) {
+    for (; cut != prompt.cuts.end() && *cut <= end; ++cut)
+      *cut = *cut - begin + prompt.text.size();
+    prompt.text += before.substr(begin, end - begin);
+    begin = end;
+  };
+  for (std::size_t at = before.find(mark); at != std::string::npos; at = before.find(mark, at)) {
+    const auto next = std::upper_bound(cut, prompt.cuts.end(), at);
+    const bool is_cut = next != prompt.cuts.end() && *next < at + mark.size();
+    if (is_cut) {
+      at += mark.size();
+      continue;
+    }
+    copy_to(at);
+    prompt.marks.push_back(prompt.text.size());
+    prompt.text += kImage;
+    begin = at += mark.size();
+  }
+  copy_to(before.size());
+  if (prompt.marks.size() != prompt.images.size()) {
+    fail("the chat template writes ", prompt.marks.size(), " images for ", prompt.images.size(),
+         prompt.marks.size() > prompt.images.size() ? ": a text spells <image>" : "");
+  }
+}
+
+std::string ChatFormat::render(const Conversation& conversation, ChatPrompt& prompt) const {
   chat::check_messages(conversation.messages);
   chat::check_tools(conversation.tools);
   chat::RenderInput input;
   const formats::CreatedModel* created = llm_->source().created();
   input.messages = chat::parse_tool_arguments(
       created == nullptr ? conversation.messages : with_created(conversation.messages, *created));
-  if (!accepts_content_parts_) input.messages = chat::flatten_content(std::move(input.messages));
+  take_images(input.messages, prompt);
+  input.messages = adapt_content(std::move(input.messages));
   if (reasoning_.is_harmony) input.messages = chat::harmony_messages(std::move(input.messages));
   input.tools = conversation.tools;
   if (!conversation.parse_special) mark_special_texts(input.messages, input.tools);
@@ -152,13 +266,32 @@ void ChatFormat::mark_special_texts(OrderedJson& messages, OrderedJson& tools) c
 
 ChatPrompt ChatFormat::prompt(const Conversation& conversation) const {
   ChatPrompt prompt = render_prompt(conversation);
-  prompt.tokens = encode(prompt);
+  encode(prompt);
   return prompt;
 }
 
-std::vector<TokenId> ChatFormat::encode(const ChatPrompt& prompt) const {
-  // The template already wrote all special tokens.
-  return special_texts_.encode(prompt.text, prompt.cuts);
+// The template already wrote all special tokens.
+void ChatFormat::encode(ChatPrompt& prompt) const {
+  constexpr TokenId kPlaceholder = 0;
+  prompt.tokens.clear();
+  prompt.num_image_tokens = 0;
+  const std::string_view text = prompt.text;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= prompt.marks.size(); ++i) {
+    const std::size_t end = i < prompt.marks.size() ? prompt.marks[i] : text.size();
+    std::vector<std::size_t> cuts;
+    for (const std::size_t cut : prompt.cuts) {
+      if (cut > begin && cut < end) cuts.push_back(cut - begin);
+    }
+    const std::vector<TokenId> part =
+        special_texts_.encode(text.substr(begin, end - begin), cuts, begin == 0);
+    prompt.tokens.insert(prompt.tokens.end(), part.begin(), part.end());
+    if (i == prompt.marks.size()) break;
+    prompt.images[i].position = static_cast<std::int64_t>(prompt.tokens.size());
+    prompt.tokens.push_back(kPlaceholder);
+    prompt.num_image_tokens += llm_->num_image_tokens(*prompt.images[i].image) - 1;
+    begin = end + kImage.size();
+  }
 }
 
 ChatPrompt ChatFormat::render_prompt(const Conversation& conversation) const {
@@ -209,9 +342,10 @@ void ChatFormat::append(const std::string& text, bool parse_special, ChatPrompt&
 
 ChatPrompt ChatFormat::render_turn(const Conversation& conversation) const {
   ChatPrompt prompt;
-  tokenizer::UnmarkedText rendered = tokenizer::unmark(render(conversation));
+  tokenizer::UnmarkedText rendered = tokenizer::unmark(render(conversation, prompt));
   prompt.text = std::move(rendered.text);
   prompt.cuts = std::move(rendered.cuts);
+  find_marks(prompt);
   prompt.reasoning = reasoning_;
   prompt.tool_calls = tool_calls_;
   prompt.call_form = call_form_;

@@ -36,11 +36,20 @@ struct ChatPrompt {
   std::string text;
   std::vector<TokenId> tokens;
   std::vector<std::size_t> cuts = {};  // of the text: tokenizer/special_texts.h
-  bool in_thinking = false;            // the prompt ends inside the reasoning
-  bool may_think = false;              // the response may begin with reasoning
+  // Images, each where the text has "<image>": `marks` are its byte positions, and one of `tokens`
+  // is its placeholder.
+  std::vector<PromptImage> images = {};
+  std::vector<std::size_t> marks = {};
+  std::int64_t num_image_tokens = 0;  // beyond the placeholders
+  bool in_thinking = false;           // the prompt ends inside the reasoning
+  bool may_think = false;             // the response may begin with reasoning
   formats::ReasoningTags reasoning = {};
   formats::ToolCallFormat tool_calls = formats::ToolCallFormat::Any;
   chat::CallTemplate call_form = {};  // how the model writes calls
+
+  std::int64_t num_tokens() const {
+    return static_cast<std::int64_t>(tokens.size()) + num_image_tokens;
+  }
 };
 
 // Makes params.structured_output begin after the reasoning where the response begins inside it.
@@ -58,10 +67,13 @@ class ChatFormat {
   ChatPrompt prompt(const Conversation& conversation) const;
   // The two steps of prompt(): everything but the tokens, and the tokens of its text.
   ChatPrompt render_prompt(const Conversation& conversation) const;
-  std::vector<TokenId> encode(const ChatPrompt& prompt) const;
+  void encode(ChatPrompt& prompt) const;
 
  private:
-  std::string render(const Conversation& conversation) const;
+  std::string render(const Conversation& conversation, ChatPrompt& prompt) const;
+  OrderedJson adapt_content(OrderedJson messages) const;
+  void take_images(OrderedJson& messages, ChatPrompt& prompt) const;
+  void find_marks(ChatPrompt& prompt) const;
   ChatPrompt render_turn(const Conversation& conversation) const;
   ChatPrompt render_continued(const Conversation& conversation) const;
   void append(const std::string& text, bool parse_special, ChatPrompt& prompt) const;
@@ -71,6 +83,8 @@ class ChatFormat {
   chat::SelectedTemplate selected_;
   tokenizer::SpecialTexts special_texts_;
   bool accepts_content_parts_;  // the template handles content as a list of parts
+  bool writes_images_;          // … and writes "<image>" for images
+  bool reads_text_;             // … or as text
   bool has_thinking_variable_;  // the template has enable_thinking or thinking
   formats::ReasoningTags reasoning_;
   bool has_reasoning_tags_;  // the template contains one

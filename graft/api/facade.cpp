@@ -43,6 +43,18 @@ void LLM::abort(RequestId request) {
   llm_->abort(request);
 }
 
+AdapterInfo LLM::load_adapter(const AdapterSource& source) {
+  return llm_->load_adapter(source);
+}
+
+bool LLM::unload_adapter(const std::string& name) {
+  return llm_->unload_adapter(name);
+}
+
+std::vector<AdapterInfo> LLM::adapters() const {
+  return llm_->adapters();
+}
+
 void LLM::save(SequenceId id, const std::filesystem::path& path) {
   llm_->save(id, path);
 }
@@ -53,6 +65,11 @@ RequestId LLM::restore(const std::filesystem::path& path, Callback callback) {
 
 std::vector<float> LLM::embed(const Prompt& text, Pooling pooling) {
   return llm_->embed(text, pooling);
+}
+
+std::shared_ptr<const vision::PreparedImage> LLM::prepare_image(
+    const std::vector<std::byte>& file) const {
+  return llm_->prepare_image(file);
 }
 
 bool LLM::has_tokenizer() const {

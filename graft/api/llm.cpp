@@ -22,6 +22,8 @@
 #include "graft/models/expert_stats.h"
 #include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
+#include "graft/models/vision_encoder.h"
+#include "graft/vision/decode.h"
 
 namespace graft::api {
 namespace {
@@ -61,6 +63,7 @@ struct LLM::State {
         tokenizer(tokenizer_of(open.source())),
         engine(open, tokenizer ? &*tokenizer : nullptr, config.engine),
         on_step(config.on_step),
+        default_adapter(config.default_adapter),
         stats(engine.stats()),
         memory_use(open.memory_use()),
         thread([this] { run(); }) {
@@ -195,6 +198,14 @@ struct LLM::State {
     return tokenizer->encode(*text);
   }
 
+  engine::AdapterRef adapter_of(const SubmitOptions& options) const {
+    const std::string& name = options.adapter.empty() ? default_adapter : options.adapter;
+    if (name.empty()) return nullptr;
+    engine::AdapterRef adapter = engine.adapters().find(name);
+    if (adapter == nullptr) fail("adapter '", name, "' is not loaded");
+    return adapter;
+  }
+
   RequestId submit(engine::Request request, Callback callback) {
     request.id = next_request++;
     engine.check(request);
@@ -225,6 +236,7 @@ struct LLM::State {
   std::map<RequestId, Listener> callbacks;  // used only by `thread`
   bool has_run = false;                     // since idle memory was released; only by `thread`
   const std::function<void(const StepInfo& step)> on_step;
+  const std::string default_adapter;
 
   mutable std::mutex mutex;
   std::condition_variable wake;
@@ -252,7 +264,9 @@ RequestId LLM::submit(const Prompt& prompt,
                          .params = params,
                          .client = options.client,
                          .priority = options.priority,
-                         .cache_salt = options.cache_salt},
+                         .cache_salt = options.cache_salt,
+                         .adapter = state_->adapter_of(options),
+                         .images = options.images},
                         std::move(callback));
 }
 
@@ -264,12 +278,33 @@ RequestId LLM::submit_embedding(const Prompt& prompt,
                          .client = options.client,
                          .priority = options.priority,
                          .cache_salt = options.cache_salt,
-                         .pooling = pooling},
+                         .pooling = pooling,
+                         .adapter = state_->adapter_of(options),
+                         .images = options.images},
                         std::move(callback));
 }
 
 void LLM::abort(RequestId request) {
   state_->post([request](engine::Engine& engine) { engine.abort(request); });
+}
+
+AdapterInfo LLM::load_adapter(const AdapterSource& source) {
+  models::check_adapter_name(source.name);
+  if (state_->engine.adapters().find(source.name) != nullptr)
+    fail("adapter '", source.name, "' is already loaded");
+  const models::Adapter adapter(source, state_->open.source(), state_->open.blueprint());
+  state_->post_and_wait([&](engine::Engine& engine) { engine.add_adapter(adapter); });
+  return adapter.info();
+}
+
+bool LLM::unload_adapter(const std::string& name) {
+  bool is_removed = false;
+  state_->post_and_wait([&](engine::Engine& engine) { is_removed = engine.remove_adapter(name); });
+  return is_removed;
+}
+
+std::vector<AdapterInfo> LLM::adapters() const {
+  return state_->engine.adapters().list();
 }
 
 void LLM::pause(RequestId request) {
@@ -285,9 +320,17 @@ void LLM::save(SequenceId id, const std::filesystem::path& path) {
 }
 
 RequestId LLM::restore(const std::filesystem::path& path, Callback callback) {
+  // Read on this thread: running sequences do not wait for the file.
+  return restore(engine::read_snapshot(path), path.string(), std::move(callback));
+}
+
+RequestId LLM::restore(engine::Snapshot snapshot,
+                       const std::string& where,
+                       Callback callback,
+                       std::uint64_t client) {
   const RequestId id = state_->next_request++;
   state_->post_and_wait([&](engine::Engine& engine) {
-    engine.restore(path, id);
+    engine.restore(std::move(snapshot), where, id, client);
     state_->callbacks[id] = {.call = std::move(callback), .num_left = 1};
   });
   return id;
@@ -372,6 +415,23 @@ std::vector<Output> LLM::generate(const std::vector<Prompt>& prompts,
     }
   }
   return collector->wait();
+}
+
+bool LLM::has_vision() const {
+  return state_->open.model().vision_tower() != nullptr;
+}
+
+std::shared_ptr<const vision::PreparedImage> LLM::prepare_image(
+    std::span<const std::byte> file) const {
+  const std::optional<models::VisionConfig>& config = state_->open.source().config().vision;
+  if (!has_vision() || !config) fail("the model has no vision tower: it does not take images");
+  return std::make_shared<const vision::PreparedImage>(
+      vision::prepare(vision::decode_image(file), config->processor));
+}
+
+std::int64_t LLM::num_image_tokens(const vision::PreparedImage& image) const {
+  const ops::VisionTowerParams* tower = state_->open.model().vision_tower();
+  return tower == nullptr ? 0 : models::num_image_tokens(*tower, image);
 }
 
 const tokenizer::Tokenizer* LLM::tokenizer() const {

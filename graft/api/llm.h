@@ -4,13 +4,16 @@
 
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "graft/engine/snapshot.h"
 #include "graft/llm.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/ops/profiler.h"
@@ -18,9 +21,12 @@
 #include "graft/plan/plan.h"
 #include "graft/tensor/device.h"
 #include "graft/tokenizer/tokenizer.h"
+#include "graft/vision/processor.h"
 
 namespace graft::api {
 
+using graft::AdapterInfo;
+using graft::AdapterSource;
 using graft::EngineConfig;
 using graft::EngineStats;
 using graft::Finish;
@@ -29,6 +35,7 @@ using graft::LlmConfig;
 using graft::Output;
 using graft::Pooling;
 using graft::Prompt;
+using graft::PromptImage;
 using graft::RequestId;
 using graft::Sample;
 using graft::SamplingParams;
@@ -63,6 +70,9 @@ class LLM {
                    Callback callback,
                    const SubmitOptions& options = {});
   void abort(RequestId request);
+  AdapterInfo load_adapter(const AdapterSource& source);
+  bool unload_adapter(const std::string& name);
+  std::vector<AdapterInfo> adapters() const;
   // Queues the embedding of a prompt; its one update has `embedding`, or a finish with Error or
   // Abort.
   RequestId submit_embedding(const Prompt& prompt,
@@ -75,7 +85,17 @@ class LLM {
   void resume(RequestId request);
   void save(SequenceId id, const std::filesystem::path& path);
   RequestId restore(const std::filesystem::path& path, Callback callback);
+  // Of what engine::read_snapshot() returned: `where` begins the messages of its errors. Its
+  // priority and its cache salt are the saved ones.
+  RequestId restore(engine::Snapshot snapshot,
+                    const std::string& where,
+                    Callback callback,
+                    std::uint64_t client = 0);
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
+
+  bool has_vision() const;
+  std::shared_ptr<const vision::PreparedImage> prepare_image(std::span<const std::byte> file) const;
+  std::int64_t num_image_tokens(const vision::PreparedImage& image) const;
 
   // Null when the checkpoint has no tokenizer; then prompts must be token ids.
   const tokenizer::Tokenizer* tokenizer() const;

@@ -86,7 +86,9 @@ models::OpenOptions open_options(const LlmConfig& config) {
   }
   options.memory = config.memory;
   options.plugins = config.plugins;
+  options.adapters = config.adapters;
   options.kv_cache_dtype = config.kv_cache_dtype;
+  options.mmproj = config.mmproj;
   if (config.device != "cpu") {
     const GpuList list = find_gpus(config.device);
     if (!list.gpus.empty()) place_on_gpus(config, list, options);

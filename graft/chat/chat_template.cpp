@@ -81,24 +81,38 @@ std::string run_template(const jinja::Template& tree,
   }
 }
 
-// Renders a message whose content is a list of one part. A template that expects text either fails
-// or prints the list as Python or JSON does.
-bool probe_content_parts(const jinja::Template& tree) {
+// Renders a message with the given content; empty when the template fails.
+std::string probe(const jinja::Template& tree, OrderedJson content) {
   RenderInput input;
-  input.messages = OrderedJson::array(
-      {{{"role", "user"},
-        {"content", OrderedJson::array({{{"type", "text"}, {"text", "graft-probe"}}})}}});
+  input.messages = OrderedJson::array({{{"role", "user"}, {"content", std::move(content)}}});
   input.bos_token = "";
   input.eos_token = "";
   try {
-    const std::string text = run_template(
-        tree, input, {.max_steps = 200'000, .max_output_bytes = std::size_t{1} << 20U});
-    return text.find("graft-probe") != std::string::npos &&
-           text.find("type': '") == std::string::npos &&
-           text.find("type\": \"") == std::string::npos;
+    return run_template(tree, input,
+                        {.max_steps = 200'000, .max_output_bytes = std::size_t{1} << 20U});
   } catch (const Error&) {
-    return false;
+    return {};
   }
+}
+
+OrderedJson text_part() {
+  return {{"type", "text"}, {"text", "graft-probe"}};
+}
+
+// A template that expects text either fails or prints the list as Python or JSON does.
+bool probe_content_parts(const jinja::Template& tree) {
+  const std::string text = probe(tree, OrderedJson::array({text_part()}));
+  return text.find("graft-probe") != std::string::npos &&
+         text.find("type': '") == std::string::npos && text.find("type\": \"") == std::string::npos;
+}
+
+bool probe_images(const jinja::Template& tree) {
+  const OrderedJson image = {{"type", "image"}};
+  return probe(tree, OrderedJson::array({image, text_part()})).find("<image>") != std::string::npos;
+}
+
+bool probe_text(const jinja::Template& tree) {
+  return probe(tree, "graft-probe").find("graft-probe") != std::string::npos;
 }
 
 }  // namespace
@@ -107,6 +121,8 @@ struct ChatTemplate::State {
   std::string source;
   std::unique_ptr<const jinja::Template> tree;
   bool reads_content_parts = false;
+  bool writes_images = false;
+  bool reads_text = true;
 };
 
 ChatTemplate::ChatTemplate(std::string_view source, const std::string& name) {
@@ -118,6 +134,10 @@ ChatTemplate::ChatTemplate(std::string_view source, const std::string& name) {
     fail(name, ": ", error.what());  // a constant is too large
   }
   state->reads_content_parts = probe_content_parts(*state->tree);
+  if (state->reads_content_parts) {
+    state->writes_images = probe_images(*state->tree);
+    state->reads_text = probe_text(*state->tree);
+  }
   state_ = std::move(state);
 }
 
@@ -131,6 +151,14 @@ std::string ChatTemplate::render(const RenderInput& input, const RenderLimits& l
 
 bool ChatTemplate::reads_content_parts() const {
   return state_->reads_content_parts;
+}
+
+bool ChatTemplate::writes_images() const {
+  return state_->writes_images;
+}
+
+bool ChatTemplate::reads_text() const {
+  return state_->reads_text;
 }
 
 const std::string& ChatTemplate::source() const {

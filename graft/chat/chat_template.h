@@ -57,6 +57,11 @@ class ChatTemplate {
   // must be text (flatten_content in messages.h). Determined by rendering a message of one part.
   bool reads_content_parts() const;
 
+  // Whether it writes "<image>" for a part {"type": "image"}.
+  bool writes_images() const;
+  // Whether it handles content that is text.
+  bool reads_text() const;
+
   const std::string& source() const;
 
  private:

@@ -60,6 +60,16 @@ void check_role(const std::string& role, const std::string& where) {
     fail(where, ".role: '", role.substr(0, kMaxRoleBytes), "' is not a valid role");
 }
 
+// {"image_url": {"url": …}}, or the text alone. `detail` is OpenAI's.
+const std::string& image_url(const OrderedJson& part, const std::string& where) {
+  const OrderedJson* value = find(part, "image_url");
+  if (value == nullptr) fail(where, ".image_url: is missing");
+  if (value->is_string()) return value->get_ref<const std::string&>();
+  require_object(*value, where + ".image_url");
+  check_optional_text(*value, "detail", where + ".image_url");
+  return require_text(*value, "url", where + ".image_url");
+}
+
 void check_content(const OrderedJson& message, const std::string& role, const std::string& where) {
   const OrderedJson* content = find(message, "content");
   if (content == nullptr) {
@@ -73,8 +83,12 @@ void check_content(const OrderedJson& message, const std::string& role, const st
     const std::string part_path = element_path(where + ".content", i);
     const OrderedJson& part = require_object((*content)[i], part_path);
     const std::string& type = require_text(part, "type", part_path);
+    if (type == "image_url") {
+      image_url(part, part_path);
+      continue;
+    }
     if (type != "text")
-      fail(part_path, ".type: '", type, "' is not supported, only 'text': models read no images");
+      fail(part_path, ".type: '", type, "' is not supported, only 'text' and 'image_url'");
     require_text(part, "text", part_path);
   }
 }
@@ -146,6 +160,44 @@ void check_tools(const OrderedJson& tools) {
     const OrderedJson* parameters = find(*function, "parameters");
     if (parameters != nullptr) require_object(*parameters, where + ".function.parameters");
   }
+}
+
+std::vector<ImagePart> take_images(OrderedJson& messages) {
+  std::vector<ImagePart> images;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto content = messages[i].find("content");
+    if (content == messages[i].end() || !content->is_array()) continue;
+    for (std::size_t j = 0; j < content->size(); ++j) {
+      OrderedJson& part = (*content)[j];
+      if (part.value("type", "") != "image_url") continue;
+      std::string where = element_path(element_path("messages", i) + ".content", j);
+      std::string url = image_url(part, where);
+      images.push_back({.where = std::move(where), .url = std::move(url)});
+      part = {{"type", "image"}};
+    }
+  }
+  return images;
+}
+
+OrderedJson write_images(OrderedJson messages, const std::string& text) {
+  for (OrderedJson& message : messages) {
+    const auto content = message.find("content");
+    if (content == message.end() || !content->is_array()) continue;
+    for (OrderedJson& part : *content) {
+      if (part.value("type", "") == "image") part = {{"type", "text"}, {"text", text}};
+    }
+  }
+  return messages;
+}
+
+OrderedJson wrap_texts(OrderedJson messages) {
+  for (OrderedJson& message : messages) {
+    const auto content = message.find("content");
+    if (content == message.end() || !content->is_string()) continue;
+    OrderedJson part = {{"type", "text"}, {"text", *content}};
+    *content = OrderedJson::array({std::move(part)});
+  }
+  return messages;
 }
 
 OrderedJson flatten_content(OrderedJson messages) {

@@ -3,15 +3,30 @@
 
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "graft/base/text/json.h"
 
 namespace graft::chat {
 
 // Checks roles, text or content parts, tool calls, tool results and reasoning. Throws Error, also
-// for parts other than text: a template would write the mark of an image that the model never sees.
+// for parts other than text and images ({"type": "image_url", "image_url": {"url": …}}).
 void check_messages(const OrderedJson& messages);
 // `tools` is a list of tool definitions or null. Throws Error.
 void check_tools(const OrderedJson& tools);
+
+// Images of the messages, in order. Their parts become {"type": "image"}, as templates expect them.
+struct ImagePart {
+  std::string where;  // "messages[2].content[1]"
+  std::string url;
+};
+std::vector<ImagePart> take_images(OrderedJson& messages);
+// Makes a text part of the given text from every image part, for templates that do not write
+// images.
+OrderedJson write_images(OrderedJson messages, const std::string& text);
+// Makes a list of one part from text content, for templates that read only parts.
+OrderedJson wrap_texts(OrderedJson messages);
 
 // Joins content parts into one string, one line per part, for templates that do not handle parts.
 OrderedJson flatten_content(OrderedJson messages);

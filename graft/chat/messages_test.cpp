@@ -45,8 +45,10 @@ TEST(Messages, ErrorsIncludeThePath) {
   expect(R"([{"role": "user", "content": [{"type": "text"}]}])",
          "messages[0].content[0].text: is missing");
   expect(R"([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}])",
-         "messages[0].content[0].type: 'image_url' is not supported, only 'text': models read no "
-         "images");
+         "messages[0].content[0].image_url.url: is missing");
+  expect(
+      R"([{"role": "user", "content": [{"type": "input_audio"}]}])",
+      "messages[0].content[0].type: 'input_audio' is not supported, only 'text' and 'image_url'");
   expect(R"([{"role": "user", "content": "x", "images": ["eA=="]}])",
          "messages[0].images: images are not supported");
   expect(R"([{"role": "user", "content": ["x"]}])",
@@ -117,6 +119,23 @@ TEST(Messages, ParsesToolArguments) {
   EXPECT_NE(check_error(parse_tool_arguments, bad)
                 .find("messages[0].tool_calls[0].function.arguments: not valid JSON"),
             std::string::npos);
+}
+
+TEST(Messages, TakesImagesInOrder) {
+  OrderedJson messages = OrderedJson::parse(R"([
+      {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:a"}},
+                                   {"type": "text", "text": "x"}]},
+      {"role": "assistant", "content": "y"},
+      {"role": "user", "content": [{"type": "image_url", "image_url": "data:b"}]}])");
+  check_messages(messages);
+  const std::vector<ImagePart> images = take_images(messages);
+  ASSERT_EQ(images.size(), 2U);
+  EXPECT_EQ(images[0].where, "messages[0].content[0]");
+  EXPECT_EQ(images[0].url, "data:a");
+  EXPECT_EQ(images[1].url, "data:b");
+  EXPECT_EQ(messages[0]["content"][0], OrderedJson({{"type", "image"}}));
+  EXPECT_EQ(flatten_content(write_images(messages, "<I>"))[0]["content"], "<I>\nx");
+  EXPECT_EQ(wrap_texts(messages)[1]["content"][0]["text"], "y");
 }
 
 }  // namespace

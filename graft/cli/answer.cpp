@@ -68,14 +68,15 @@ AnswerStats stats_of(const api::Update& last) {
 }  // namespace
 
 AnswerStats stream_answer(api::LLM& llm,
-                          const api::Prompt& prompt,
+                          const AnswerPrompt& prompt,
                           const api::SamplingParams& params,
                           const std::function<void(std::string_view)>& on_text) {
   const InterruptScope scope;
   // Shared with the callback: when on_text throws, the engine may still push updates.
   const auto queue = std::make_shared<UpdateQueue>();
   const api::RequestId request =
-      llm.submit(prompt, params, [queue](const api::Update& update) { queue->push(update); });
+      llm.submit(prompt.prompt, params, [queue](const api::Update& update) { queue->push(update); },
+                 {.images = prompt.images});
   bool aborted = false;
   for (;;) {
     if (InterruptScope::is_interrupted() && !aborted) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graft/api/llm.h"
 
@@ -23,10 +24,16 @@ struct AnswerStats {
   bool interrupted = false;
 };
 
+// Text or tokens, with the images of tokens.
+struct AnswerPrompt {
+  api::Prompt prompt;
+  std::vector<api::PromptImage> images = {};
+};
+
 // Calls `on_text` on the caller's thread with each new text until the answer is finished. Ctrl-C
 // aborts the request. Throws Error when the prompt is rejected or the engine fails.
 AnswerStats stream_answer(api::LLM& llm,
-                          const api::Prompt& prompt,
+                          const AnswerPrompt& prompt,
                           const api::SamplingParams& params,
                           const std::function<void(std::string_view)>& on_text);
 

@@ -18,6 +18,9 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/counted.h"
 #include "graft/convert/job.h"
+#include "graft/convert/merge_lora.h"
+#include "graft/convert/plan_mmproj.h"
+#include "graft/models/lora/adapter.h"
 #include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
@@ -29,6 +32,7 @@ struct ConvertOptions {
   std::string in;
   std::string out;
   std::string type = "auto";
+  std::string lora;  // NAME=PATH[:SCALE]; empty: none
   std::size_t threads = 0;
   bool json = false;
 };
@@ -74,10 +78,26 @@ void print_json_result(const convert::Job& job, const std::string& out, double s
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
+// The vision tower of a LLaVA folder becomes a file of its own beside the model.
+void convert_mmproj(const models::Checkpoint& source,
+                    const ConvertOptions& options,
+                    ThreadPool& pool) {
+  const auto job = convert::plan_mmproj(source, options.type);
+  if (!job) return;
+  const fs::path out = convert::mmproj_path(options.out);
+  check_not_input(source, out);
+  Progress progress("convert vision tower", job->input_bytes(), stderr);
+  convert::run(*job, out, pool, progress);
+  progress.finish();
+  if (!options.json)
+    fmt::print("{}: {}, the vision tower\n", out.string(), bytes_text(fs::file_size(out)));
+}
+
 void convert_file(const ConvertOptions& options, const char* label) {
   const std::unique_ptr<models::Checkpoint> source = models::open_checkpoint(options.in);
   check_not_input(*source, options.out);
-  const convert::Job job = convert::plan_job(*source, options.type);
+  convert::Job job = convert::plan_job(*source, options.type);
+  if (!options.lora.empty()) convert::merge_lora(job, models::parse_adapter_source(options.lora));
   ThreadPool pool(options.threads);
   Progress progress(label, job.input_bytes(), stderr);
   for (const std::string& warning : source->warnings())
@@ -87,6 +107,7 @@ void convert_file(const ConvertOptions& options, const char* label) {
   const auto start = std::chrono::steady_clock::now();
   convert::run(job, options.out, pool, progress);
   progress.finish();
+  convert_mmproj(*source, options, pool);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.json) return print_json_result(job, options.out, seconds);
@@ -101,6 +122,10 @@ void convert_file(const ConvertOptions& options, const char* label) {
 void add_common_options(Command& command, const std::shared_ptr<ConvertOptions>& options) {
   command.add_option("-t,--threads", options->threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096));
+  command
+      .add_option("--merge-lora", options->lora,
+                  "LoRA adapter to merge into the weights: PEFT for a folder, GGUF for a GGUF file")
+      ->option_text("NAME=PATH[:SCALE]");
   command.add_flag("--json", options->json, "Print the results as JSON");
 }
 

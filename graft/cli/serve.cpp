@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "graft/cli/options/tier_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/hub/environment.h"
+#include "graft/ops/lora.h"
 #include "graft/server/service.h"
 
 namespace graft::cli {
@@ -32,6 +34,7 @@ struct ServeOptions {
   std::string log_level = "info";
   std::string log_format = "text";
   bool shared_cache = false;
+  std::string snapshot_dir;
   TierOptions tiers;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
@@ -91,6 +94,15 @@ server::LimitTable read_limits(const ServeOptions& options, const server::ApiKey
                                    options.client_limits, keys);
 }
 
+// An absolute path: the folder must exist.
+std::filesystem::path checked_folder(const std::string& folder) {
+  if (folder.empty()) return {};
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error))
+    fail("--snapshot-dir ", folder, ": no such folder");
+  return std::filesystem::absolute(folder);
+}
+
 bool is_loopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
@@ -116,7 +128,7 @@ void serve_models(ServeOptions& options) {
   server::Logs logs(options.log);
   config.pool.models = served_models(options);
   const api::EngineConfig engine = config.pool.llm.engine;
-  config.pool.llm = options.model.config();
+  config.pool.llm = options.model.config(ops::kMaxAdapters);
   config.pool.llm.engine = engine;
   options.tiers.apply_to(config.pool.llm.engine);
   config.pool.llm.profile = options.profile;
@@ -146,6 +158,7 @@ void serve_models(ServeOptions& options) {
   config.limits.max_response_bytes = options.max_response_mib << 20U;
   config.response_store.max_bytes = options.response_store_mib << 20U;
   config.preload = !options.lazy;
+  config.snapshot_dir = checked_folder(options.snapshot_dir);
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
 
@@ -285,6 +298,9 @@ void add_server_options(Command& command, ServeOptions& options) {
                    "without keys, clients of a server on a loopback address)");
   command.add_flag("--shared-cache", options.shared_cache,
                    "Share the prefix cache, with its tiers, between API keys");
+  command.add_option("--snapshot-dir", options.snapshot_dir,
+                     "Existing folder to which admins save running answers with their KV cache, "
+                     "and from which they restore them, see /v1/sequences (default: none)");
   add_client_options(command, config.access);
   command
       .add_option("--max-queue", config.max_waiting,

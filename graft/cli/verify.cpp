@@ -20,6 +20,7 @@
 #include "graft/cli/options/rule_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/convert/job.h"
+#include "graft/models/lora/adapter.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/tensor/device.h"
 #include "graft/tensor/gpus.h"
@@ -35,6 +36,7 @@ struct VerifyCommandOptions {
   PluginOptions plugins;
   std::string kv_cache_dtype;
   std::string gguf_via;
+  std::string lora;    // NAME=PATH[:SCALE]
   std::string device;  // empty: decided by --rules, cpu without them
   std::int64_t chunk = 0;
   double tolerance = models::VerifyOptions{}.tolerance;
@@ -141,7 +143,14 @@ int verify(const VerifyCommandOptions& options) {
   set_placement(options, with.open);
   with.open.plugins = options.plugins.paths();
   with.open.kv_cache_dtype = options.kv_cache_dtype;
-  const fs::path reference = fs::path(options.folder) / "reference.safetensors";
+  fs::path folder = options.folder;
+  if (!options.lora.empty()) {
+    with.open.adapters = {models::parse_adapter_source(options.lora)};
+    with.adapter = 0;
+    folder = with.open.adapters.front().path;
+    if (!fs::is_directory(folder)) folder = folder.parent_path();
+  }
+  const fs::path reference = folder / "reference.safetensors";
   std::unique_ptr<ConvertedFile> converted;
   if (!options.gguf_via.empty())
     converted = std::make_unique<ConvertedFile>(options.folder, options.gguf_via);
@@ -174,6 +183,8 @@ void add_verify(Command& app) {
       ->required();
   command->add_option("--gguf-via", options->gguf_via,
                       "Convert to GGUF with this quantization type first");
+  command->add_option("--lora", options->lora,
+                      "LoRA adapter (NAME=PATH[:SCALE]): compare with the reference beside it");
   command->add_option("--rules", options->rules, "Rule file (default: by model family)");
   options->plugins.add_to(*command);
   add_cache_type_to(*command, options->kv_cache_dtype);

@@ -6,6 +6,7 @@
 #include "graft/base/error.h"
 #include "graft/convert/job.h"
 #include "graft/convert/plan_huggingface.h"
+#include "graft/models/families/vision_names.h"
 
 namespace graft::convert {
 namespace {
@@ -63,7 +64,10 @@ void plan_from_gguf(Job& job, const formats::GgufMetadata& metadata) {
   job.metadata = metadata;
   for (const char* key : {"split.no", "split.count", "split.tensors.count"})
     job.metadata.erase(key);
+  const bool has_tower = job.source->mmproj_metadata() != nullptr;
+  if (has_tower) job.notes.emplace_back("the vision tower stays in its own file");
   for (const TensorInfo& tensor : job.source->tensors()) {
+    if (has_tower && models::is_gguf_vision_tensor(tensor.name)) continue;
     job.recipes.push_back({.name = tensor.name,
                            .shape = tensor.shape,
                            .dtype = tensor.dtype,

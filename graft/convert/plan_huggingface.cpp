@@ -197,9 +197,10 @@ bool may_be_dropped(const Checkpoint& source, const std::string& name, Job& job)
   const bool is_multimodal = !source.config().family->text_prefixes[0].stored.empty();
   if (is_multimodal &&
       (name.find("vision_tower.") != std::string::npos || name.starts_with("model.visual.") ||
-       name.starts_with("visual.") || name.find("multi_modal_projector.") != std::string::npos)) {
+       name.starts_with("visual.") || name.find("multi_modal_projector.") != std::string::npos ||
+       name.ends_with("image_newline"))) {
     constexpr std::string_view kNote =
-        "the vision tower and its projector are not converted: the GGUF file is text-only";
+        "the vision tower and its projector are not in this GGUF file: it has the text model";
     if (std::ranges::find(job.notes, kNote) == job.notes.end()) job.notes.emplace_back(kNote);
     return true;
   }

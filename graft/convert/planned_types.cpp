@@ -25,8 +25,8 @@ constexpr bool is_float8(DType type) {
   return type == DType::F8_E4M3 || type == DType::F8_E5M2;
 }
 
-// The embedding and the head stay in 16 bits in published FP8 checkpoints. The scales of the others,
-// one for 128 x 128 values, are not counted.
+// The embedding and the head stay in 16 bits in published FP8 checkpoints. The scales of the
+// others, one for 128 x 128 values, are not counted.
 bool is_table(const plan::WeightSpec& weight) {
   return weight.name.find("embed_tokens") != std::string::npos ||
          weight.name.find("lm_head") != std::string::npos;

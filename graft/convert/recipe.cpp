@@ -8,6 +8,7 @@
 #include <span>
 
 #include "graft/base/error.h"
+#include "graft/convert/merge_lora.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/models/weights/expert_layout.h"
 
@@ -47,7 +48,8 @@ std::int64_t Recipe::num_rows() const {
 
 bool Recipe::is_copy() const {
   return transform == TensorTransform::Same && sources.size() == 1 && sources[0].scale == nullptr &&
-         sources[0].weight->dtype == dtype && !sources[0].weight->row_source;
+         sources[0].weight->dtype == dtype && !sources[0].weight->row_source &&
+         sources[0].lora == nullptr;
 }
 
 DType Recipe::source_dtype() const {
@@ -63,7 +65,7 @@ bool keeps_integers(const Recipe& recipe) {
       recipe.transform != TensorTransform::KvBKey && recipe.transform != TensorTransform::PlusOne;
   return moves_rows && !recipe.sources.empty() &&
          std::ranges::all_of(recipe.sources, [&](const RecipeSource& from) {
-           return from.weight->row_source &&
+           return from.weight->row_source && from.lora == nullptr &&
                   from.weight->dtype == recipe.sources[0].weight->dtype &&
                   from.weight->row_source->column_order() == nullptr;
          });
@@ -247,7 +249,13 @@ void RowReader::read_source(std::size_t source,
                             float* out) const {
   const RecipeSource& from = recipe_.sources[source];
   const TensorInfo& weight = *from.weight;
-  if (weight.row_source) return read_integers(weight, begin, count, out);
+  const auto add_lora = [&] {
+    if (from.lora != nullptr) from.lora->add(begin, count, out);
+  };
+  if (weight.row_source) {
+    read_integers(weight, begin, count, out);
+    return add_lora();
+  }
   const std::int64_t row_elems = weight.row_elems();
   const std::size_t row_bytes = bytes_of(weight.dtype, row_elems);
   const std::byte* data = weight.data.data() + static_cast<std::size_t>(begin) * row_bytes;
@@ -257,6 +265,7 @@ void RowReader::read_source(std::size_t source,
     const Scales& scales = scales_[source];
     scales.layout.apply(out, begin, count, scales.values);
   }
+  add_lora();
 }
 
 // A bias is a single row whose elements are permuted like the rows of its weight.

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,12 @@
 
 namespace graft::convert {
 
+struct LowRank;
+
 struct RecipeSource {
   const formats::TensorInfo* weight = nullptr;
   const formats::TensorInfo* scale = nullptr;  // FP8 and MXFP4 weights only
+  std::shared_ptr<const LowRank> lora = {};    // added to the weight (merge_lora.h); null: none
 };
 
 struct Recipe {

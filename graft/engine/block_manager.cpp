@@ -8,6 +8,13 @@
 #include "graft/base/check.h"
 
 namespace graft::engine {
+namespace {
+
+std::size_t as_index(std::int64_t value) {
+  return static_cast<std::size_t>(value);
+}
+
+}  // namespace
 
 BlockTable salted_table(std::uint64_t cache_salt) {
   if (cache_salt == 0) return {};
@@ -67,6 +74,7 @@ StateMatch BlockManager::match_prefix(BlockTable& table,
     if (!has_state || has_state(prefix_id)) num_usable = known.size();
   }
   for (const BlockId block : std::span(known).first(num_usable)) {
+    if (ref_count(block) == 0) ++num_spared_;
     add_ref(block);
     table.blocks.push_back(block);
     table.prefix_id = at(block).prefix_id;
@@ -121,6 +129,7 @@ void BlockManager::register_full(BlockTable& table,
     block.parent_id = table.prefix_id;
     block.hash = hash_(table.prefix_id, tokens_in_block);
     block.tokens.assign(tokens_in_block.begin(), tokens_in_block.end());
+    ++num_spared_;
     // On a hash collision the older entry stays and this block is never matched.
     by_hash_.try_emplace(block.hash, table.blocks[idx]);
     table.prefix_id = block.prefix_id;
@@ -128,17 +137,41 @@ void BlockManager::register_full(BlockTable& table,
   }
 }
 
+void BlockManager::release_before(BlockTable& table, std::int64_t position) {
+  std::int64_t end = position / block_tokens_;
+  // A block of a token in flight is registered later.
+  if (prefix_caching_) end = std::min(end, table.num_registered);
+  for (; table.num_released < end; ++table.num_released, ++num_released_)
+    release(table.blocks[static_cast<std::size_t>(table.num_released)]);
+}
+
+void BlockManager::skip(BlockTable& table, std::int64_t num_blocks) {
+  GRAFT_CHECK(table.blocks.empty(), "skipping blocks of a table with ", table.blocks.size());
+  table.blocks.assign(static_cast<std::size_t>(num_blocks), 0);
+  table.num_released = num_blocks;
+  if (!prefix_caching_) return;
+  for (; table.num_registered < num_blocks; ++table.num_registered)
+    table.prefix_ids.push_back(table.prefix_id = next_prefix_id_++);
+}
+
 BlockTable BlockManager::fork(const BlockTable& table) {
-  for (const BlockId block : table.blocks)
+  for (const BlockId block : std::span(table.blocks).subspan(as_index(table.num_released)))
     add_ref(block);
   return table;
 }
 
 void BlockManager::free(BlockTable& table) {
   // Last block first, so that the tail of a prefix is evicted before its beginning.
-  std::ranges::reverse(table.blocks);
-  for (const BlockId block : table.blocks)
-    release(block);
+  while (table.num_held() > 0) {
+    release(table.blocks.back());
+    table.blocks.pop_back();
+  }
+  // Likewise those released before, which would be evicted first.
+  for (std::size_t i = std::min(table.blocks.size(), table.prefix_ids.size()); i-- > 0;) {
+    const Block& block = at(table.blocks[i]);
+    if (block.prefix_id != table.prefix_ids[i] || block.ref_count > 0) continue;
+    if (is_cached(table.blocks[i])) free_.splice(free_.end(), free_, block.free_it);
+  }
   table = {.prefix_id = table.root_id, .root_id = table.root_id};
 }
 
@@ -159,9 +192,14 @@ void BlockManager::release(BlockId id) {
   Block& block = at(id);
   GRAFT_CHECK(block.ref_count > 0, "block ", id, " is freed twice");
   if (--block.ref_count > 0) return;
-  const bool is_cached =
-      block.prefix_id != 0 && by_hash_.contains(block.hash) && by_hash_.at(block.hash) == id;
-  block.free_it = free_.insert(is_cached ? free_.end() : free_.begin(), id);
+  block.free_it = free_.insert(is_cached(id) ? free_.end() : free_.begin(), id);
+}
+
+bool BlockManager::is_cached(BlockId id) const {
+  const Block& block = blocks_[as_index(id)];
+  if (block.prefix_id == 0) return false;
+  const auto found = by_hash_.find(block.hash);
+  return found != by_hash_.end() && found->second == id;
 }
 
 void BlockManager::unregister(Block& block) {

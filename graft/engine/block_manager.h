@@ -31,6 +31,11 @@ struct BlockTable {
   std::uint64_t prefix_id = 0;      // of the last registered block; `root_id` before the first
   std::uint64_t root_id = 0;        // tables with different roots never share blocks
   std::vector<std::uint64_t> prefix_ids = {};  // of the registered blocks, in order
+  // Leading blocks that attention no longer reads: the table does not hold them any more, and
+  // others may have overwritten them.
+  std::int64_t num_released = 0;
+
+  std::int64_t num_held() const { return static_cast<std::int64_t>(blocks.size()) - num_released; }
 };
 
 // An empty table that shares blocks only with tables of the same salt; 0: no salt.
@@ -85,6 +90,13 @@ class BlockManager {
   // Registers the full blocks among positions [0, end), which are written by the end of this step.
   void register_full(BlockTable& table, std::span<const TokenId> tokens, std::int64_t end);
 
+  // Frees the blocks before position `position`, which attention no longer reads: full ones that
+  // are registered where the prefix cache is on. They stay cached as other free blocks do.
+  void release_before(BlockTable& table, std::int64_t position);
+  // An empty table begins with this many blocks that were released before it was saved. Sequences
+  // never share what follows.
+  void skip(BlockTable& table, std::int64_t num_blocks);
+
   // A second table that shares all blocks with `table`.
   BlockTable fork(const BlockTable& table);
   void free(BlockTable& table);
@@ -102,6 +114,10 @@ class BlockManager {
     return (num_tokens + block_tokens_ - 1) / block_tokens_;
   }
   BlockStats stats() const;
+  std::int64_t num_released() const { return num_released_; }  // by release_before()
+  // Blocks that were registered, and free ones that were matched, since the start: each can have
+  // spared a waiting sequence one free block.
+  std::int64_t num_spared() const { return num_spared_; }
   std::int64_t ref_count(BlockId block) const;
   // 0: not registered.
   std::uint64_t prefix_id(BlockId block) const {
@@ -125,6 +141,7 @@ class BlockManager {
   BlockId allocate();
   void add_ref(BlockId id);
   void release(BlockId id);
+  bool is_cached(BlockId id) const;
   void unregister(Block& block);
 
   std::int64_t block_tokens_;
@@ -135,6 +152,8 @@ class BlockManager {
   std::list<BlockId> free_;  // allocated from the front
   std::unordered_map<std::uint64_t, BlockId> by_hash_;
   std::uint64_t next_prefix_id_ = 1;
+  std::int64_t num_released_ = 0;
+  std::int64_t num_spared_ = 0;
 };
 
 }  // namespace graft::engine

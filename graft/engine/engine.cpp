@@ -8,6 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
+#include "graft/engine/output_text.h"
 #include "graft/models/config/model_config.h"
 #include "graft/ops/experts/hybrid_experts.h"
 
@@ -42,16 +43,23 @@ std::int64_t warm_up(models::OpenModel& open, std::int64_t num_tokens, std::int6
   return num_tokens;
 }
 
-// The size of steps for max_num_batched_tokens 0. With streamed experts the steps are as large as a
-// quarter of the free memory allows, which a step of the usual size shows.
+// The most workspace that a GPU has needed for a pass so far.
+std::uint64_t gpu_workspace(const models::Model& model) {
+  std::uint64_t most = 0;
+  for (const auto& [device, bytes] : model.workspace_bytes())
+    if (device != kCpu) most = std::max<std::uint64_t>(most, bytes);
+  return most;
+}
+
+// The size of steps for max_num_batched_tokens 0. With streamed experts the workspace of a step may
+// take a quarter of the free memory; a step of the usual size shows how much a token needs. (The
+// ring that experts are copied to also takes memory in that step, but not per token.)
 std::int64_t choose_batched_tokens(models::OpenModel& open, const EngineConfig& config) {
   if (plan::stream_from(open.plan()) == 0) return kBatchedTokens;
-  const std::uint64_t before = gpu_memory_left(open);
   const std::int64_t num_tokens = warm_up(open, kBatchedTokens, config.max_num_seqs);
-  const std::uint64_t after = gpu_memory_left(open);
   const std::uint64_t per_token =
-      (before - std::min(before, after)) / static_cast<std::uint64_t>(num_tokens) + 1;
-  const auto fitting = static_cast<std::int64_t>(after / 4 / per_token);
+      gpu_workspace(open.model()) / static_cast<std::uint64_t>(num_tokens) + 1;
+  const auto fitting = static_cast<std::int64_t>(gpu_memory_left(open) / 4 / per_token);
   const std::int64_t useful =
       config.max_model_len > 0
           ? std::max(config.max_model_len * config.max_num_seqs, kBatchedTokens)
@@ -163,7 +171,9 @@ Engine::Engine(models::OpenModel& model,
                  ops::min_streamed_rows(plan::stream_from(model.plan())),
                  model.model().long_rope_from(),
                  states_.get()),
-      runner_(model.model()) {
+      runner_(model.model()),
+      adapters_(model) {
+  scheduler_.use_window(open_.blueprint().attention_window());
   open_.model().enforce_eager(config_.enforce_eager);
   if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
   open_.model().allocate_cache(config_.num_kvcache_blocks, config_.kvcache_block_size);
@@ -187,7 +197,10 @@ void Engine::check(const Request& request) const {
         "every token is masked: allowed_token_ids and bad_words leave no token, or only EOS and "
         "stop tokens, which min_tokens masks");
   }
-  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  check_images(request);
+  auto length = static_cast<std::int64_t>(request.prompt.size());
+  for (const std::int64_t count : image_token_counts(request))
+    length += count - 1;
   if (length == 0) fail("the prompt is empty");
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= vocab_size)
@@ -197,7 +210,7 @@ void Engine::check(const Request& request) const {
     fail("the prompt has ", length, " tokens, max_model_len is ", config_.max_model_len,
          ": no room is left for output tokens");
   }
-  if (blocks_.blocks_for(length) > blocks_.num_blocks()) {
+  if (!scheduler_.can_hold(length)) {
     fail("the prompt has ", length, " tokens, the KV cache holds ",
          blocks_.num_blocks() * blocks_.block_tokens());
   }
@@ -215,9 +228,9 @@ RequestId Engine::add(Request request) {
   sequence->seed = request.params.seed.value_or(seeds_());
   sequence->client = request.client;
   sequence->priority = request.priority;
-  sequence->table = salted_table(request.cache_salt);
-  sequence->num_prompt = static_cast<std::int64_t>(request.prompt.size());
-  sequence->tokens = std::move(request.prompt);
+  sequence->adapter = std::move(request.adapter);
+  sequence->table = salted_table(salt_with(request.cache_salt, sequence->adapter));
+  set_prompt(request, *sequence);
   sequence->params = std::move(request.params);
   sequence->matcher = new_matcher(sequence->params);
   if (request.pooling) sequence->pooler = std::make_unique<Pooler>(*request.pooling);
@@ -242,13 +255,7 @@ Sequence& Engine::add_sequence(std::shared_ptr<Sequence> owned) {
 
 std::unique_ptr<tokenizer::Detokenizer> Engine::new_detokenizer(
     const SamplingParams& params) const {
-  if (tokenizer_ == nullptr) return nullptr;
-  tokenizer::DetokenizerOptions options;
-  options.keep_special = !params.skip_special_tokens;
-  options.keep_stop = params.include_stop_str_in_output;
-  // Stop strings are ignored before min_tokens; append_token() sets them then.
-  if (params.min_tokens == 0) options.stops = params.stop;
-  return std::make_unique<tokenizer::Detokenizer>(*tokenizer_, std::move(options));
+  return tokenizer_ == nullptr ? nullptr : make_detokenizer(*tokenizer_, params);
 }
 
 std::optional<grammar::OutputMatcher> Engine::new_matcher(const SamplingParams& params) const {
@@ -307,6 +314,23 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   sequences_.erase(id);
 }
 
+void Engine::add_adapter(const models::Adapter& adapter) {
+  settle();
+  adapters_.add(adapter);
+}
+
+bool Engine::remove_adapter(const std::string& name) {
+  const bool is_removed = adapters_.remove(name);
+  free_adapters();
+  return is_removed;
+}
+
+void Engine::free_adapters() {
+  if (!adapters_.has_unused()) return;
+  settle();
+  adapters_.free_unused();
+}
+
 void Engine::release_idle_memory() {
   settle();
   finish_storing();
@@ -335,6 +359,7 @@ EngineStats Engine::stats() const {
           .num_output_tokens = num_output_tokens_,
           .num_graph_replays = open_.model().num_graph_replays(),
           .blocks = blocks_.stats(),
+          .num_out_of_window_blocks = blocks_.num_released(),
           .host_tier = kv_tiers_ ? kv_tiers_->host_stats() : TierStats(),
           .disk_tier = kv_tiers_ ? kv_tiers_->disk_stats() : TierStats(),
           .num_loading = tiers_ ? scheduler_.num_loading() : 0};

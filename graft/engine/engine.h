@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "graft/engine/adapters.h"
 #include "graft/engine/block_manager.h"
 #include "graft/engine/config.h"
 #include "graft/engine/request.h"
@@ -27,6 +28,7 @@
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
+#include "graft/engine/snapshot.h"
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_memory.h"
 #include "graft/engine/tiers/kv_tiers.h"
@@ -37,6 +39,8 @@
 #include "graft/tokenizer/tokenizer.h"
 
 namespace graft::engine {
+
+struct Snapshot;
 
 class Engine {
  public:
@@ -68,15 +72,27 @@ class Engine {
   bool has_work() const;
 
   // Writes the state of a sequence and its KV cache blocks to a file; the sequence keeps running.
-  // Throws Error when it has finished or the file cannot be written.
+  // Throws UnknownSequence when it has finished, Error when the file cannot be written.
   void save(SequenceId id, const std::filesystem::path& path);
   // Adds a request with one sequence that continues from the saved state. `id` as Request::id.
   // Throws Error when the file is damaged or belongs to another model or graft version.
   RequestId restore(const std::filesystem::path& path, RequestId id = 0);
+  // The same with what read_snapshot() returned; `client` as Request::client, `where` begins the
+  // messages.
+  RequestId restore(Snapshot snapshot,
+                    const std::string& where,
+                    RequestId id = 0,
+                    std::uint64_t client = 0);
 
   // Releases the memory of free blocks to the system and evicts the prefixes cached in them. Tiers
   // below the KV cache keep them.
   void release_idle_memory();
+
+  // The adapters that requests may hold. Adding and removing waits for the step in flight; a
+  // removed adapter stays until the last request that holds it has ended.
+  const Adapters& adapters() const { return adapters_; }
+  void add_adapter(const models::Adapter& adapter);
+  bool remove_adapter(const std::string& name);
 
   const EngineConfig& config() const { return config_; }
   EngineStats stats() const;
@@ -111,6 +127,14 @@ class Engine {
     std::vector<TierEntryPtr> entries;
   };
 
+  // images of requests (images/engine_images.cpp)
+  std::vector<std::int64_t> image_token_counts(const Request& request) const;
+  std::vector<TokenId> tokens_to_check(const Snapshot& snapshot) const;
+  void set_images(std::vector<SequenceImage> images, Sequence& sequence) const;
+  void check_images(const Request& request) const;
+  void set_prompt(Request& request, Sequence& sequence) const;
+  void encode_images(const Schedule& schedule);
+  static void release_features(Sequence& sequence);
   RequestId new_id(RequestId requested);
   std::vector<Sequence*> sequences_of(RequestId request);
   Sequence& add_sequence(std::shared_ptr<Sequence> owned);
@@ -126,8 +150,9 @@ class Engine {
   void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
+  void free_adapters();
   void settle();  // finishes the step in flight; its failure fails the running sequences
-  SamplingContext context_of(const Sequence& sequence) const;
+  SamplingContext context_of(Sequence& sequence) const;
   void finish_too_long(Sequence& sequence);
   void collect_prompt_logprobs(Sequence& sequence, const SequenceLogits& rows);
   void finish_embedding(Sequence& sequence);
@@ -152,7 +177,8 @@ class Engine {
   void store_after_step(double step_seconds);
   void load_blocks(const Schedule& schedule);
   void wait_for_tiers(const Schedule& schedule);
-  void restore_blocks(Sequence& sequence, std::span<const std::byte> blocks);
+  void check_snapshot(const Snapshot& snapshot, const std::string& where);
+  void restore_blocks(Sequence& sequence, const Snapshot& snapshot);
   bool restore_state(Sequence& sequence, std::span<const std::byte> state);
 
   models::OpenModel& open_;
@@ -168,6 +194,7 @@ class Engine {
   std::unique_ptr<SequenceTiers> tiers_;
   Scheduler scheduler_;
   Runner runner_;
+  Adapters adapters_;
   std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;
   std::optional<Step> in_flight_;
   std::deque<TierCopy> tier_copies_;  // in progress, oldest first

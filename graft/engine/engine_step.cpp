@@ -20,6 +20,7 @@ bool contains(std::span<const TokenId> tokens, TokenId token) {
 std::vector<Update> Engine::step() {
   try {
     run_step();
+    free_adapters();
   } catch (const std::exception& error) {
     fail_running(error.what());
   }
@@ -52,6 +53,7 @@ std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
   if (schedule.empty()) return std::nullopt;
   check_files();
   std::optional<ops::BatchSampling> sampling = device_sampling(schedule);
+  encode_images(schedule);
   Step step = {.rows = {}, .is_sampled = sampling.has_value()};
   const std::vector<SequenceLogits> logits = runner_.start(schedule, std::move(sampling));
   for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
@@ -68,6 +70,7 @@ void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   Sequence& sequence = *row.sequence;
   sequence.num_computed += num_tokens;
   num_computed_tokens_ += num_tokens;
+  release_features(sequence);
   row.num_computed = sequence.num_computed;
   if (!row.is_complete || sequence.is_embedding()) return;
   ++sequence.num_in_flight;
@@ -80,7 +83,7 @@ std::optional<ops::BatchSampling> Engine::device_sampling(const Schedule& schedu
   if (!runner_.can_sample(schedule)) return std::nullopt;
   ops::BatchSampling sampling;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
-    const Sequence& sequence = *scheduled.sequence;
+    Sequence& sequence = *scheduled.sequence;
     if (sequence.is_embedding() || sequence.params.prompt_logprobs) return std::nullopt;
     if (!scheduled.is_complete()) continue;
     if (sequence.params.n > 1 || needs_host(sequence.params)) return std::nullopt;
@@ -213,8 +216,11 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     fork->arrival_order = sequence.arrival_order;
     fork->num_prompt = sequence.num_prompt;
     fork->tokens = sequence.tokens;
+    fork->images = sequence.images;
+    fork->text_prompt = sequence.text_prompt;
     fork->num_computed = sequence.num_computed;
     fork->table = blocks_.fork(sequence.table);
+    fork->adapter = sequence.adapter;
     if (states_ != nullptr) {
       fork->state_slot = states_->allocate();
       open_.model().copy_state(sequence.state_slot, fork->state_slot);
@@ -232,16 +238,25 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
   }
 }
 
-SamplingContext Engine::context_of(const Sequence& sequence) const {
+SamplingContext Engine::context_of(Sequence& sequence) const {
+  if (has_penalties(sequence.params)) {
+    sequence.counts.update(sequence.tokens, sequence.num_prompt,
+                           static_cast<TokenId>(open_.model().vocab_size()));
+  }
+  const std::span<const TokenId> prompt =
+      sequence.images.empty()
+          ? std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt))
+          : std::span(sequence.text_prompt);
   return {.params = &sequence.params,
-          .prompt = std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.num_prompt)),
+          .prompt = prompt,
           .output = sequence.output(),
           .eos_token_ids = eos_token_ids_,
-          .seed = sequence.seed};
+          .seed = sequence.seed,
+          .counts = &sequence.counts};
 }
 
 void Engine::run_sampler(Sample& sample) {
-  const Sequence& sequence = *sample.sequence;
+  Sequence& sequence = *sample.sequence;
   const grammar::TokenBits allowed = allowed_tokens(sequence);
   SamplingContext context = context_of(sequence);
   context.allowed = allowed;

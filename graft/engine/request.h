@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "graft/engine/adapters.h"
+#include "graft/engine/images/image_tokens.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/sequence.h"
 #include "graft/llm.h"
@@ -25,6 +27,8 @@ struct Request {
   std::uint64_t cache_salt = 0;  // SubmitOptions::cache_salt
   // Computes the embedding of the prompt, the only update, instead of output tokens.
   std::optional<Pooling> pooling = {};
+  AdapterRef adapter = {};  // of Engine::adapters(); null: none
+  std::vector<PromptImage> images = {};  // ascending by position
 };
 
 }  // namespace graft::engine

@@ -33,7 +33,27 @@ std::int64_t first_logit_row(const ScheduledSequence& scheduled) {
   return needs_logits ? scheduled.num_tokens - 1 : scheduled.num_tokens;
 }
 
-void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
+// The rows of images have their features for embeddings, and token 0: their ids are above the
+// vocabulary.
+void append_images(ops::Batch& batch,
+                   const ScheduledSequence& scheduled,
+                   std::int64_t first_row,
+                   std::int64_t hidden_size) {
+  const Sequence& sequence = *scheduled.sequence;
+  for (const SequenceImage& image : sequence.images) {
+    const std::int64_t begin = std::max(image.first, sequence.num_computed);
+    const std::int64_t end = std::min(image.end(), sequence.num_computed + scheduled.num_tokens);
+    if (begin >= end) continue;
+    const std::int64_t row = first_row + begin - sequence.num_computed;
+    std::fill_n(batch.token_ids.begin() + row, end - begin, 0);
+    batch.given_rows.push_back(
+        {.first_row = row,
+         .count = end - begin,
+         .values = image.features->data() + (begin - image.first) * hidden_size});
+  }
+}
+
+void append(ops::Batch& batch, const ScheduledSequence& scheduled, std::int64_t hidden_size) {
   const Sequence& sequence = *scheduled.sequence;
   const std::int64_t first_row = batch.num_tokens();
   const std::int32_t flag = sequence.uses_long_rope ? ops::kLongRopeFlag : 0;
@@ -44,12 +64,14 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled) {
                                                           : -1 - sequence.sampled_row);
     batch.positions.push_back(static_cast<std::int32_t>(position) + flag);
   }
+  append_images(batch, scheduled, first_row, hidden_size);
   batch.sequences.push_back({.first_row = first_row,
                              .num_tokens = scheduled.num_tokens,
                              .context_len = sequence.num_computed + scheduled.num_tokens,
                              .block_table = sequence.table.blocks,
                              .state_slot = sequence.state_slot,
-                             .checkpoints = scheduled.checkpoints});
+                             .checkpoints = scheduled.checkpoints,
+                             .adapter = sequence.adapter ? sequence.adapter->index : -1});
 }
 
 // Adds the hidden states of embeddings to their poolers; empty when the step has no embedding.
@@ -81,7 +103,7 @@ std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
                     .num_rows = scheduled.num_tokens - first,
                     .first_row = static_cast<std::int64_t>(batch_.logit_rows.size())});
     const std::int64_t batch_row = batch_.num_tokens();
-    append(batch_, scheduled);
+    append(batch_, scheduled, model_.hidden_size());
     for (std::int64_t i = first; i < scheduled.num_tokens; ++i)
       batch_.logit_rows.push_back(static_cast<std::int32_t>(batch_row + i));
   }

@@ -72,36 +72,37 @@ void add_bias(std::span<float> logits, const SamplingParams& params) {
     at(logits, token) += clamped_bias(bias);
 }
 
-// Presence and frequency penalties of the tokens in the output.
-std::unordered_map<TokenId, float> output_penalties(const SamplingContext& context) {
+// Calls penalize(token, penalty) for the tokens of prompt and output: `penalty` is the sum of
+// presence and frequency penalty, 0 for tokens of the prompt alone.
+template <class Penalize>
+void for_each_penalty(const SamplingContext& context, const Penalize& penalize) {
   const SamplingParams& params = *context.params;
-  std::unordered_map<TokenId, float> penalties;
-  if (params.presence_penalty == 0.0 && params.frequency_penalty == 0.0) return penalties;
-  std::unordered_map<TokenId, int> counts;
-  for (const TokenId token : context.output)
-    ++counts[token];
-  for (const auto& [token, count] : counts) {
-    penalties[token] =
-        static_cast<float>(params.presence_penalty + params.frequency_penalty * count);
+  if (!has_penalties(params)) return;
+  TokenCounts counted;
+  if (context.counts == nullptr) {
+    counted.update(context.prompt, static_cast<std::int64_t>(context.prompt.size()));
+    TokenCounts output;
+    output.update(context.output, 0);
+    for (const auto& [token, count] : output.counts())
+      counted.add(token, count);
   }
-  return penalties;
+  const TokenCounts& counts = context.counts == nullptr ? counted : *context.counts;
+  for (const auto& [token, count] : counts.counts()) {
+    if (count == 0 && params.repetition_penalty == 1.0) continue;
+    const double penalty = count == 0 ? 0
+                                      : params.presence_penalty +
+                                            params.frequency_penalty * static_cast<double>(count);
+    penalize(token, static_cast<float>(penalty));
+  }
 }
 
 void penalize(std::span<float> logits, const SamplingContext& context) {
-  const SamplingParams& params = *context.params;
-  if (params.repetition_penalty != 1.0) {
-    std::unordered_map<TokenId, bool> seen;
-    const auto penalty = static_cast<float>(params.repetition_penalty);
-    for (const auto tokens : {context.prompt, context.output}) {
-      for (const TokenId token : tokens) {
-        if (!seen.emplace(token, true).second) continue;
-        float& logit = at(logits, token);
-        logit = logit > 0 ? logit / penalty : logit * penalty;
-      }
-    }
-  }
-  for (const auto& [token, penalty] : output_penalties(context))
-    at(logits, token) -= penalty;
+  const auto repetition = static_cast<float>(context.params->repetition_penalty);
+  for_each_penalty(context, [&](TokenId token, float penalty) {
+    float& logit = at(logits, token);
+    if (repetition != 1.0F) logit = logit > 0 ? logit / repetition : logit * repetition;
+    logit -= penalty;
+  });
 }
 
 void process_logits(std::span<float> logits, const SamplingContext& context) {
@@ -273,17 +274,13 @@ class LogitEdits {
     }
   }
   void penalize(const SamplingContext& context) {
-    if (params_.repetition_penalty != 1.0) {
-      const auto penalty = static_cast<float>(params_.repetition_penalty);
-      for (const auto tokens : {context.prompt, context.output}) {
-        for (const TokenId token : tokens) {
-          if (kernels::LogitEdit* edit = edit_of(token)) edit->repetition = penalty;
-        }
-      }
-    }
-    for (const auto& [token, penalty] : output_penalties(context)) {
-      if (kernels::LogitEdit* edit = edit_of(token)) edit->penalty = penalty;
-    }
+    for_each_penalty(context, [&](TokenId token, float penalty) {
+      kernels::LogitEdit* edit = edit_of(token);
+      if (edit == nullptr) return;
+      if (params_.repetition_penalty != 1.0)
+        edit->repetition = static_cast<float>(params_.repetition_penalty);
+      edit->penalty = penalty;
+    });
   }
   void append_to(std::vector<kernels::LogitEdit>& edits) const {
     for (const auto& [token, one] : edits_)
@@ -354,11 +351,15 @@ bool needs_host(const SamplingParams& params) {
   return params.logprobs || (params.typical_p < 1.0 && !params.is_greedy());
 }
 
+bool has_penalties(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0 || params.presence_penalty != 0.0 ||
+         params.frequency_penalty != 0.0;
+}
+
 bool depends_on_output(const SamplingParams& params) {
   const bool has_long_word = std::ranges::any_of(
       params.bad_words, [](const std::vector<TokenId>& word) { return word.size() > 1; });
-  return has_long_word || params.structured_output || params.repetition_penalty != 1.0 ||
-         params.presence_penalty != 0.0 || params.frequency_penalty != 0.0;
+  return has_long_word || params.structured_output || has_penalties(params);
 }
 
 void add_device_row(const SamplingContext& context,

@@ -13,6 +13,7 @@
 
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/sequence.h"
+#include "graft/engine/token_counts.h"
 #include "graft/ops/pass.h"
 
 namespace graft::engine {
@@ -27,12 +28,15 @@ struct SamplingContext {
   // Bits of the tokens that structured output allows, token t is bit t % 32 of word t / 32. Empty:
   // all.
   std::span<const std::uint32_t> allowed = {};
+  const TokenCounts* counts = nullptr;  // of prompt and output; null: counted when needed
 };
 
 // Modifies the logits in place. Returns nothing when every token is masked or the logits are NaN or
 // infinite.
 std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& context);
 
+// Whether sampling needs SamplingContext::counts.
+bool has_penalties(const SamplingParams& params);
 // Whether only the host can sample: log probabilities and typical_p need all logits.
 bool needs_host(const SamplingParams& params);
 // Whether the distribution depends on earlier output (penalties, bad words of several tokens,

@@ -78,6 +78,8 @@ void Scheduler::remove(Sequence& sequence) {
 }
 
 Schedule Scheduler::schedule() {
+  for (Sequence* sequence : running_)
+    release_out_of_window(*sequence);
   if (states_ != nullptr) {
     for (Sequence* sequence : running_)
       add_snapshots(*sequence);
@@ -272,21 +274,25 @@ void Scheduler::schedule_waiting(Step& step, bool is_embedding) {
     if (next == nullptr) return;
     Sequence& sequence = *next;
     if (num_used_slots() + num_slots(sequence) > config_.max_num_seqs) return;
-    if (blocks_.blocks_for(sequence.num_tokens()) > blocks_.num_blocks()) {
+    if (!can_hold(sequence.num_tokens())) {
       waiting_.erase(sequence);
       step.schedule.too_long.push_back(&sequence);
       continue;
     }
     if (outgrows_short_rope(sequence)) use_long_rope(sequence);
+    if (still_lacks_blocks(sequence)) return;
+    const std::int64_t num_free = blocks_.num_free();
     match_prefix(sequence);
+    release_out_of_window(sequence);  // also of a restored sequence
     if (!find_in_tiers(sequence)) {
       release_match(sequence);
       continue;
     }
-    const std::int64_t num_more = blocks_.blocks_for(sequence.num_tokens()) -
-                                  static_cast<std::int64_t>(sequence.table.blocks.size());
+    limit_found(sequence);
     // The whole sequence must fit, or a later chunk would preempt it.
-    if (num_more > blocks_.num_free()) {
+    sequence.num_free_needed = num_missing_blocks(sequence) + num_free - blocks_.num_free();
+    sequence.num_spared = blocks_.num_spared();
+    if (sequence.num_free_needed > num_free) {
       release_match(sequence);
       return;
     }
@@ -320,6 +326,13 @@ void Scheduler::prepare(Step& step, Sequence& sequence, std::int64_t num_tokens)
   GRAFT_CHECK(has_room, "too few free blocks for a scheduled sequence");
 }
 
+// Without looking up its prefix, which takes long, in every step.
+bool Scheduler::still_lacks_blocks(const Sequence& sequence) const {
+  const std::int64_t num_spared = blocks_.num_spared() - sequence.num_spared;
+  return sequence.table.blocks.empty() &&
+         sequence.num_free_needed - num_spared > blocks_.num_free();
+}
+
 // The sequence keeps waiting.
 void Scheduler::release_match(Sequence& sequence) {
   free_states(sequence);
@@ -339,6 +352,7 @@ std::int64_t Scheduler::chunk_size(const Step& step, const Sequence& sequence) c
   const auto share = step.prompt_tokens.find(sequence.client);
   if (share != step.prompt_tokens.end()) max_tokens = std::min(max_tokens, share->second);
   if (sequence.params.prompt_logprobs) max_tokens = std::min(max_tokens, kMaxLogitRows);
+  if (window_ > 0) max_tokens = std::min(max_tokens, max_chunk_);
   return std::min(sequence.num_pending(), max_tokens);
 }
 

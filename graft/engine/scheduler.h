@@ -68,6 +68,17 @@ class Scheduler {
   // Of the KV cache; must outlive the scheduler.
   void use_tiers(SequenceTiers* tiers) { tiers_ = tiers; }
 
+  // Every layer of the model reads this many last positions at most
+  // (Blueprint::attention_window()); blocks before them are freed. 0: all.
+  void use_window(std::int64_t num_tokens);
+
+  // Whether a sequence of this many tokens can run alone.
+  bool can_hold(std::int64_t num_tokens) const {
+    return max_blocks(num_tokens) <= blocks_.num_blocks();
+  }
+  // Tokens that attention no longer reads once `num_computed` tokens are computed.
+  std::int64_t num_out_of_window(std::int64_t num_computed) const;
+
   // The caller owns the sequence and must not move it until it is removed.
   void add(Sequence& sequence);
   // Adds a fork of a running sequence whose prompt is computed; the fork is running at once.
@@ -134,6 +145,11 @@ class Scheduler {
   void start_running(Step& step, Sequence& sequence);
   void prepare(Step& step, Sequence& sequence, std::int64_t num_tokens);
   void release_match(Sequence& sequence);
+  bool still_lacks_blocks(const Sequence& sequence) const;
+  void release_out_of_window(Sequence& sequence);
+  std::int64_t max_blocks(std::int64_t num_tokens) const;
+  std::int64_t num_missing_blocks(const Sequence& sequence) const;
+  void limit_found(Sequence& sequence) const;
   // Tiers below the KV cache.
   bool is_loading(const Sequence& sequence) const;
   bool find_in_tiers(Sequence& sequence);                        // false: is loading
@@ -157,6 +173,10 @@ class Scheduler {
   BlockManager& blocks_;
   std::int64_t stream_from_;
   std::int64_t long_rope_from_;
+  std::int64_t window_ = 0;  // 0: all positions are read
+  // With a window, tokens that a sequence computes in a step at most, so that they and the window
+  // fit into the cache.
+  std::int64_t max_chunk_ = 0;
   StateSlots* states_;
   SequenceTiers* tiers_ = nullptr;     // null: none below the KV cache
   std::int64_t num_decode_steps_ = 0;  // since the last streamed chunk

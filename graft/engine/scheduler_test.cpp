@@ -29,8 +29,10 @@ class Simulation {
   explicit Simulation(const EngineConfig& config,
                       std::int64_t stream_from = 0,
                       std::int64_t long_rope_from = 0,
-                      std::int64_t num_state_slots = 0)
+                      std::int64_t num_state_slots = 0,
+                      std::int64_t window = 0)
       : long_rope_from_(long_rope_from),
+        window_(window),
         config_(config),
         blocks_(config.num_kvcache_blocks, config.kvcache_block_size, config.enable_prefix_caching),
         states_(num_state_slots == 0
@@ -38,7 +40,9 @@ class Simulation {
                     : std::make_unique<StateSlots>(num_state_slots, config.max_num_seqs)),
         slots_(static_cast<std::size_t>(num_state_slots)),
         scheduler_(config_, blocks_, stream_from, long_rope_from, states_.get()),
-        rows_(static_cast<std::size_t>(config.num_kvcache_blocks * config.kvcache_block_size)) {}
+        rows_(static_cast<std::size_t>(config.num_kvcache_blocks * config.kvcache_block_size)) {
+    scheduler_.use_window(window);
+  }
 
   Sequence& add(std::vector<TokenId> prompt,
                 std::int64_t max_tokens,
@@ -167,12 +171,18 @@ class Simulation {
     ASSERT_LE(scheduled.checkpoints.size(), ops::kMaxStateCheckpoints);
   }
 
+  // The first position that the token at `position` attends to.
+  std::int64_t first_read(std::int64_t position) const {
+    return window_ == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window_);
+  }
+
   // Other sequences whose context includes this row of this block.
   std::int64_t num_readers(const Sequence& writer, std::size_t block, std::int64_t i) {
     std::int64_t count = 0;
     for (const auto& [id, other] : sequences_) {
       if (other.get() == &writer || block >= other->table.blocks.size()) continue;
       if (other->table.blocks[block] != writer.table.blocks[block]) continue;
+      if (i < first_read(other->num_computed)) continue;
       count += other->num_computed > i && !shares_this_step(writer, *other, i) ? 1 : 0;
     }
     return count;
@@ -192,6 +202,7 @@ class Simulation {
     Row value = first_row(sequence);
     for (std::int64_t i = 0; i < sequence.num_computed + scheduled.num_tokens; ++i) {
       value = next_row(value, sequence.tokens[static_cast<std::size_t>(i)]);
+      if (i < first_read(sequence.num_computed)) continue;
       ASSERT_EQ(row(sequence, i), value)
           << "position " << i << " of request " << sequence.id.request;
     }
@@ -235,6 +246,7 @@ class Simulation {
   }
 
   std::int64_t long_rope_from_;
+  std::int64_t window_;
   EngineConfig config_;
   BlockManager blocks_;
   std::unique_ptr<StateSlots> states_;  // null: no recurrent states
@@ -482,6 +494,52 @@ TEST(Scheduler, ForksOutOfBlocksEnd) {
   run_to_end(simulation);
 }
 
+std::int64_t num_used(const Simulation& simulation) {
+  return simulation.blocks().num_blocks() - simulation.blocks().num_free();
+}
+
+TEST(Scheduler, ASequenceLongerThanTheCacheKeepsTheBlocksOfItsWindow) {
+  for (const bool caching : {true, false}) {
+    EngineConfig config = config_of(64, 8, 12, 4);  // 48 tokens
+    config.enable_prefix_caching = caching;
+    Simulation simulation(config, 0, 0, 0, /*window=*/10);
+    EXPECT_TRUE(simulation.scheduler().can_hold(1'000'000));
+    simulation.add(prompt_of(300), 200);
+    std::int64_t num_steps = 0;
+    for (; simulation.num_left() > 0; ++num_steps) {
+      simulation.step();
+      // Nine tokens of the window before the next one, which begin inside a block.
+      if (simulation.log.size() > 1) {
+        EXPECT_LE(num_used(simulation), 4);
+      }
+    }
+    EXPECT_EQ(simulation.log.size(), 200U);
+    EXPECT_EQ(simulation.scheduler().num_preemptions(), 0);
+    EXPECT_LE(num_steps, 300 / 35 + 1 + 200) << "chunks fill the cache";
+    EXPECT_GE(simulation.blocks().num_released(), 499 / 4 - 4);
+  }
+  // Too small for the window and a block beside it.
+  Simulation small(config_of(64, 8, 3, 4), 0, 0, 0, /*window=*/10);
+  EXPECT_FALSE(small.scheduler().can_hold(13));
+  EXPECT_TRUE(small.scheduler().can_hold(12));
+}
+
+TEST(Scheduler, BlocksOutOfTheWindowStayCachedAndAreSharedUntilEveryReaderLeft) {
+  Simulation simulation(config_of(64, 8, 100, 4), 0, 0, 0, /*window=*/8);
+  simulation.add(prompt_of(60), 1);
+  while (simulation.num_left() > 0)
+    simulation.step();
+  simulation.add(prompt_of(61), 20, /*n=*/2);
+  EXPECT_EQ(simulation.step(), 1);
+  EXPECT_EQ(simulation.scheduler().num_hit_tokens(), 60);
+  simulation.step();
+  // Both samples: the shared block before the window's last tokens, and one of each for its own.
+  EXPECT_LE(num_used(simulation), 5);
+  run_to_end(simulation);
+  simulation.add(prompt_of(60), 1);
+  EXPECT_EQ(simulation.step(), 4) << "all but the block of the last token";
+}
+
 struct Workload {
   std::int64_t budget, slots, blocks, block_tokens, chunk;
   bool caching;
@@ -489,21 +547,22 @@ struct Workload {
 
 class SchedulerRandom : public testing::TestWithParam<Workload> {};
 
-void run_random_load(const Workload& load, std::int64_t num_state_slots) {
+void run_random_load(const Workload& load, std::int64_t num_state_slots, std::int64_t window = 0) {
   EngineConfig config = config_of(load.budget, load.slots, load.blocks, load.block_tokens);
   config.chunk_prefill_size = load.chunk;
   config.enable_prefix_caching = load.caching;
-  Simulation simulation(config, 0, 0, num_state_slots);
+  Simulation simulation(config, 0, 0, num_state_slots, window);
   std::mt19937 random(static_cast<unsigned>(load.blocks * 31 + load.budget));
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
   };
   const std::int64_t capacity = load.blocks * load.block_tokens;
+  const std::int64_t max_prompt = window == 0 ? capacity / 2 : 2 * capacity;
   for (int i = 0; i < 20'000; ++i) {
     if (simulation.num_left() < 40 && pick(0, 2) == 0) {
       // Four different prefixes, so that blocks are shared.
       std::vector<TokenId> prompt =
-          prompt_of(pick(1, capacity / 2), static_cast<TokenId>(pick(0, 3)) * 1000);
+          prompt_of(pick(1, max_prompt), static_cast<TokenId>(pick(0, 3)) * 1000);
       for (std::int64_t k = pick(0, 5); k > 0 && k < static_cast<std::int64_t>(prompt.size()); --k)
         prompt[prompt.size() - static_cast<std::size_t>(k)] = static_cast<TokenId>(pick(0, 1));
       simulation.add(std::move(prompt), pick(1, 30),
@@ -522,6 +581,13 @@ void run_random_load(const Workload& load, std::int64_t num_state_slots) {
 
 TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
   run_random_load(GetParam(), 0);
+}
+
+// Also longer than the cache: rows of released blocks are overwritten by others.
+TEST_P(SchedulerRandom, FreesBlocksOutOfTheWindowUnderRandomLoad) {
+  for (const std::int64_t window : {1, 5, 17})
+    run_random_load(GetParam(), 0, window);
+  run_random_load(GetParam(), GetParam().slots + 2, 7);
 }
 
 // With few and with many slots for snapshots.

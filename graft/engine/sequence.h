@@ -11,12 +11,15 @@
 #include <tuple>
 #include <vector>
 
+#include "graft/engine/adapters.h"
 #include "graft/engine/block_manager.h"
+#include "graft/engine/images/image_tokens.h"
 #include "graft/engine/pooler.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_key.h"
 #include "graft/engine/tiers/tier_entry.h"
+#include "graft/engine/token_counts.h"
 #include "graft/grammar/output_matcher.h"
 #include "graft/llm.h"
 #include "graft/tokenizer/detokenizer.h"
@@ -43,7 +46,9 @@ struct Sequence {
   std::uint64_t arrival_order = 0;  // order of submission
   std::int64_t num_prompt = 0;      // prompt tokens
 
-  std::vector<TokenId> tokens;  // prompt, then output
+  std::vector<TokenId> tokens;             // prompt, then output
+  std::vector<SequenceImage> images = {};  // in the prompt, ascending
+  std::vector<TokenId> text_prompt = {};   // with images: the prompt without them
   // Leading tokens whose keys and values are in the KV cache, or will be at the end of the step
   // that a device is running.
   std::int64_t num_computed = 0;
@@ -53,11 +58,16 @@ struct Sequence {
   bool is_last_in_flight = false;  // the last of them will end the sequence: it is too long
   std::int32_t sampled_row = 0;
   BlockTable table;
+  AdapterRef adapter;  // null: none
   // Of models with recurrent states.
   SlotId state_slot = kNoSlot;
   bool is_state_reserved = false;  // the slot was filled before the sequence runs
   SlotId matched_slot = kNoSlot;   // the snapshot of the prefix that was matched last
-  std::int64_t num_known = 0;      // leading tokens that are in cached blocks, with states or not
+  // When it was last looked up while it waited: the free blocks that it needed, those of its prefix
+  // included, and BlockManager::num_spared().
+  std::int64_t num_free_needed = 0;
+  std::int64_t num_spared = 0;
+  std::int64_t num_known = 0;  // leading tokens that are in cached blocks, with states or not
   struct PendingSnapshot {
     std::int64_t num_tokens = 0;
     SlotId slot = kNoSlot;
@@ -87,6 +97,7 @@ struct Sequence {
   std::optional<grammar::OutputMatcher> matcher;        // of params.structured_output
   std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens
 
+  TokenCounts counts;           // as of the last token that was sampled with penalties
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   Clock::time_point arrived;
   std::optional<Clock::time_point> first_scheduled;

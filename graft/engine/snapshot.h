@@ -1,9 +1,10 @@
-// A saved sequence: a JSON header, its recurrent states and KV cache blocks, and a checksum over
-// all. The file is written under a temporary name and renamed when complete, so `path` is never
-// partial; the checksum detects later damage.
+// A saved sequence: a JSON header, its recurrent states, the pixels of its images and its KV cache
+// blocks, and a checksum over all. The file is written under a temporary name and renamed when
+// complete, so `path` is never partial; the checksum detects later damage. Only its owner can read
+// it.
 //
-//   magic "GRAFTSEQ" | u64 header bytes | header (JSON) | recurrent states | blocks | u64 XXH3-64
-//   of all before
+//   magic "GRAFTSEQ" | u64 header bytes | header (JSON) | recurrent states | f32 pixels | blocks |
+//   u64 XXH3-64 of all before
 
 #pragma once
 
@@ -11,10 +12,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "graft/engine/sequence.h"
+#include "graft/engine/sampling_params.h"
+#include "graft/error.h"
+#include "graft/llm.h"
 
 namespace graft::engine {
 
@@ -27,16 +31,26 @@ struct Snapshot {
   std::int64_t priority = 0;
   std::uint64_t cache_salt = 0;
   bool uses_long_rope = false;  // Sequence::uses_long_rope
+  std::string adapter_name;
+  std::uint64_t adapter = 0;  // AdapterInfo::identity; 0: none
   std::int64_t num_prompt = 0;
   std::int64_t num_computed = 0;
   std::vector<TokenId> tokens;
+  std::vector<SequenceImage> images;  // with pixels, without features
   std::size_t block_bytes = 0;
   std::vector<std::byte> state;   // recurrent states after num_computed tokens; empty: none
+  std::int64_t first_block = 0;   // blocks before it had left every sliding window
   std::vector<std::byte> blocks;  // of num_computed tokens, in order, block_bytes each
 };
 
-// `block(i)` returns the bytes of block i and is called in order, so that only one block needs to
-// be in memory. Throws Error.
+// There is no such sequence: it has finished, or never was.
+class UnknownSequence : public Error {
+ public:
+  using Error::Error;
+};
+
+// `block(i)` returns the bytes of block first_block + i and is called in order, so that only one
+// block needs to be in memory. Throws Error.
 void write_snapshot(const std::filesystem::path& path,
                     const Snapshot& snapshot,
                     std::int64_t num_blocks,
@@ -45,5 +59,7 @@ void write_snapshot(const std::filesystem::path& path,
 // Throws Error when the file is not a saved sequence, is damaged or was saved by another version of
 // graft.
 Snapshot read_snapshot(const std::filesystem::path& path);
+// The same of the bytes of a file; `where` begins the messages.
+Snapshot parse_snapshot(std::span<const std::byte> bytes, const std::string& where);
 
 }  // namespace graft::engine

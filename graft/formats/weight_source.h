@@ -68,6 +68,8 @@ class WeightSource {
   // The raw configuration: one of the two, or neither for a safetensors file without config.json.
   virtual const HfConfigFiles* hf_config() const { return nullptr; }
   virtual const GgufMetadata* gguf_metadata() const { return nullptr; }
+  // Of the vision tower of a GGUF model (gguf/paired_source.h).
+  virtual const GgufMetadata* mmproj_metadata() const { return nullptr; }
 
   // In file order. Names are unique.
   virtual std::span<const TensorInfo> tensors() const = 0;

@@ -50,7 +50,8 @@ std::int64_t context_bucket(std::int64_t longest) {
 }
 
 bool DecodeGraphCache::fits(const ops::Batch& batch) {
-  return batch.num_tokens() > 0 && batch.logit_rows.size() == batch.token_ids.size() &&
+  return batch.num_tokens() > 0 && batch.given_rows.empty() &&
+         batch.logit_rows.size() == batch.token_ids.size() &&
          batch.sequences.size() == batch.token_ids.size();
 }
 
@@ -75,7 +76,8 @@ void DecodeGraphCache::forward(const Decoder& decoder,
     longest = std::max(longest, sequence.context_len);
   Entry& entry = entry_for({.num_sequences = batch_bucket(pass.batch.num_tokens()),
                             .max_context = context_bucket(longest),
-                            .is_sampled = out.is_sampled});
+                            .is_sampled = out.is_sampled,
+                            .has_adapters = pass.lora != nullptr});
   pad(pass.batch, entry.bucket.num_sequences, entry.bucket.max_context, block_tokens, entry.batch);
   ops::Pass padded = with(pass, entry.batch, pass.workspace);
   if (!is_eager_ && entry.is_warm) return run_captured(decoder, out, padded, entry);

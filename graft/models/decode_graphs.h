@@ -38,6 +38,7 @@ class DecodeGraphCache {
     std::int64_t num_sequences = 0;
     std::int64_t max_context = 0;
     bool is_sampled = false;
+    bool has_adapters = false;
 
     bool operator==(const Bucket&) const = default;
   };

@@ -203,7 +203,8 @@ bool Decoder::has_cpu_modules(const plan::Plan& plan,
                               ops::Phase phase) const {
   return std::ranges::any_of(plan.placements, [&](const plan::Placement& placement) {
     const plan::ModuleSpec& module = *placement.module;
-    if (module.role == ops::Role::Embedding || operators.at(module.name).of(phase) == nullptr)
+    if (module.role == ops::Role::Embedding || ops::is_vision(module.role) ||
+        operators.at(module.name).of(phase) == nullptr)
       return false;
     return operators.device_of(module.name, phase) == kCpu || placement.running(phase).is_split();
   });
@@ -219,7 +220,7 @@ bool Decoder::can_be_captured(const plan::Plan& plan,
   if (device == kCpu || !is_one_device) return false;
   return std::ranges::all_of(plan.placements, [&](const plan::Placement& placement) {
     const plan::ModuleSpec& module = *placement.module;
-    if (operators.at(module.name).of(phase) == nullptr) return true;
+    if (ops::is_vision(module.role) || operators.at(module.name).of(phase) == nullptr) return true;
     const Device there = operators.device_of(module.name, phase);
     if (there == device || module.role == ops::Role::Embedding) return true;
     return there == kCpu && module.role == ops::Role::Experts;
@@ -256,6 +257,10 @@ TensorView Decoder::embed(Pass& pass) const {
   Pass first = ops::on(first_device_, pass);
   const TensorView x = first.workspace.f32({pass.batch.num_tokens(), hidden_size_});
   embed_tokens_->forward(pass.batch.token_ids, x, first);
+  for (const ops::GivenRows& rows : pass.batch.given_rows) {
+    const TensorView given(const_cast<float*>(rows.values), DType::F32, {rows.count, hidden_size_});
+    pass.devices->copy(given, x.slice(rows.first_row, rows.count));
+  }
   if (layers_.front().attn_hc == nullptr) return x;
   ops::HyperConnection& connection = *layers_.front().attn_hc;
   const TensorView streams = first.workspace.f32({x.rows(), connection.mult() * hidden_size_});
@@ -316,10 +321,11 @@ void Decoder::start_output(TensorView x,
                            Pass& pass) const {
   x = move_to(head_device_, x, pass);
   Pass there = ops::on(head_device_, pass);
-  if (head_device_ == kCpu) return lm_head_->forward(x, out.logits.slice(0, x.rows()), there);
+  if (pass.lora != nullptr) there.lora = pass.lora->logit_rows;
+  if (head_device_ == kCpu) return lm_head_->apply(x, out.logits.slice(0, x.rows()), there);
   ops::DeviceContext& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
-  lm_head_->forward(x, y, there);
+  lm_head_->apply(x, y, there);
   if (out.is_sampled) return state.sample(y, there);
   state.start_copy_out(y, staged);
 }

@@ -14,6 +14,7 @@ struct Stream {
   std::vector<std::int32_t> block_table;
   std::int64_t context_len = 0;
   std::int32_t state_slot = -1;
+  std::int32_t adapter = -1;
   bool uses_long_rope = false;  // all its tokens are rotated with LongRoPE's long factors
 };
 
@@ -57,7 +58,8 @@ void append(ops::Batch& batch, Stream& stream, std::span<const std::int32_t> tok
                              .num_tokens = num_tokens,
                              .context_len = stream.context_len,
                              .block_table = stream.block_table,
-                             .state_slot = stream.state_slot});
+                             .state_slot = stream.state_slot,
+                             .adapter = stream.adapter});
 }
 
 // As in the engine: a pass in which every sequence adds one token is a decode pass.
@@ -135,6 +137,8 @@ std::vector<PromptRun> run_prompts(Model& model,
   std::vector<Stream> streams = make_streams(model, lengths);
   for (std::size_t i = 0; i < streams.size(); ++i)
     streams[i].uses_long_rope = needs_long_rope(model, lengths[i]);
+  for (std::size_t i = 0; i < std::min(streams.size(), options.adapters.size()); ++i)
+    streams[i].adapter = options.adapters[i];
   std::vector<PromptRun> runs(prompts.size());
   for (PromptRun& run : runs) {
     if (options.hidden) run.hidden.resize(static_cast<std::size_t>(model.num_layers()) + 1);
@@ -153,10 +157,12 @@ std::vector<PromptRun> run_prompts(Model& model,
 TokenIds generate_greedy(Model& model,
                          const TokenIds& prompt,
                          std::int64_t num_tokens,
-                         std::int64_t chunk) {
+                         std::int64_t chunk,
+                         std::int32_t adapter) {
   GRAFT_CHECK(!prompt.empty(), "the prompt is empty");
   const auto prompt_len = static_cast<std::int64_t>(prompt.size());
   Stream stream = make_streams(model, {prompt_len + num_tokens}).front();
+  stream.adapter = adapter;
   TokenIds output;
   TokenIds all;  // the prompt and the output, when the stream starts again
   std::span<const std::int32_t> pending = prompt;

@@ -14,8 +14,9 @@ namespace graft::models {
 using TokenIds = std::vector<std::int32_t>;
 
 struct RunOptions {
-  std::int64_t chunk = 0;  // tokens of a prompt per pass; 0: the whole prompt
-  bool hidden = false;     // keep hidden states
+  std::int64_t chunk = 0;                   // tokens of a prompt per pass; 0: the whole prompt
+  bool hidden = false;                      // keep hidden states
+  std::vector<std::int32_t> adapters = {};  // SequenceSlice::adapter by prompt; empty: none
 };
 
 struct PromptRun {
@@ -32,6 +33,7 @@ std::vector<PromptRun> run_prompts(Model& model,
 TokenIds generate_greedy(Model& model,
                          const TokenIds& prompt,
                          std::int64_t num_tokens,
-                         std::int64_t chunk = 0);
+                         std::int64_t chunk = 0,
+                         std::int32_t adapter = -1);
 
 }  // namespace graft::models

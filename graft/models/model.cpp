@@ -32,8 +32,10 @@ Model::Model(const plan::Plan& plan,
       options_(std::move(options)),
       weight_bytes_(plan::weight_bytes(plan)),
       operators_(plan),
+      lora_(plan, operators_),
       prefill_(plan, operators_, ops::Phase::Prefill),
       decode_(plan, operators_, ops::Phase::Decode),
+      vision_(VisionEncoder::make(plan, operators_)),
       devices_(*plan.registry),
       num_deferred_(plan::deferred_experts(plan)) {
   const plan::ModuleSpec* embedding = blueprint_->find("model.embed_tokens");
@@ -147,6 +149,14 @@ void Model::discard_started() {
     devices_.at(decoder->head_device()).discard_tokens();
 }
 
+std::vector<float> Model::encode_image(const vision::PreparedImage& image) {
+  GRAFT_CHECK(vision_, "the model has no vision tower");
+  std::vector<float> features =
+      vision_->encode(image, *pool_, devices_, profiler_ ? &*profiler_ : nullptr);
+  if (profiler_) profiler_->finish_pass();
+  return features;
+}
+
 bool Model::can_sample(ops::Phase phase) {
   return devices_.at(decoder_of(phase).head_device()).can_sample();
 }
@@ -169,7 +179,8 @@ void Model::run(const ops::Batch& batch,
                  .workspace = devices_.at(kCpu).workspace(),
                  .profiler = profiler_ ? &*profiler_ : nullptr,
                  .devices = &devices_,
-                 .deferred = num_deferred_ > 0 ? &deferred_ : nullptr};
+                 .deferred = num_deferred_ > 0 ? &deferred_ : nullptr,
+                 .lora = lora_.rows_of(batch)};
   deferred_.clear();
   const Decoder& decoder = decoder_of(phase);
   const bool has_graphs = phase == ops::Phase::Decode && decoder.can_be_captured() && !observer &&
@@ -180,6 +191,18 @@ void Model::run(const ops::Batch& batch,
     decoder.forward(out, observer, pass);
   }
   if (profiler_) profiler_->finish_pass();
+}
+
+void Model::set_adapter(std::int32_t index, const Adapter& adapter) {
+  GRAFT_CHECK(started_.empty(), "an adapter changes while a pass runs");
+  graphs_.clear();
+  lora_.set(index, adapter);
+}
+
+void Model::clear_adapter(std::int32_t index) {
+  GRAFT_CHECK(started_.empty(), "an adapter changes while a pass runs");
+  graphs_.clear();
+  lora_.clear(index);
 }
 
 void Model::start_profiling() {

@@ -20,6 +20,9 @@
 #include "graft/models/decode_graphs.h"
 #include "graft/models/decoder.h"
 #include "graft/models/expert_stats.h"
+#include "graft/models/lora/adapter.h"
+#include "graft/models/lora/lora_layers.h"
+#include "graft/models/vision_encoder.h"
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/layer_read_ahead.h"
 #include "graft/ops/devices/device_context.h"
@@ -111,10 +114,24 @@ class Model {
   void load_state(std::int64_t slot, std::span<const std::byte> in);
   void release_states(std::int64_t first, std::int64_t count);
 
+  // Images: null without a vision tower.
+  const ops::VisionTowerParams* vision_tower() const {
+    return vision_ ? &vision_->tower() : nullptr;
+  }
+  // The embeddings of an image, [num_image_tokens, hidden_size]. Not during a pass.
+  std::vector<float> encode_image(const vision::PreparedImage& image);
+
   std::int64_t num_layers() const { return blueprint_->num_layers; }
   std::int64_t vocab_size() const { return blueprint_->vocab_size; }
   std::int64_t long_rope_from() const { return blueprint_->long_rope_from; }
   std::int64_t hidden_size() const { return hidden_size_; }
+
+  // The adapter of sequences with SequenceSlice::adapter `index`, less than ops::kMaxAdapters.
+  // Between passes, none of which may be unfinished. set_adapter() throws Error when the model's
+  // operators do not support it.
+  void set_adapter(std::int32_t index, const Adapter& adapter);
+  void clear_adapter(std::int32_t index);
+  const std::map<Device, std::uint64_t>& adapter_bytes() const { return lora_.bytes(); }
 
   // Times every module from now on and disables CUDA graphs: events cannot time modules in a graph.
   void start_profiling();
@@ -152,8 +169,10 @@ class Model {
   LoadOptions options_;
   std::uint64_t weight_bytes_ = 0;
   OperatorTree operators_;
+  LoraLayers lora_;
   Decoder prefill_;
   Decoder decode_;
+  std::optional<VisionEncoder> vision_;
   LayerReadAhead reader_;
   struct LayerStates {
     ops::StateCache* cache;

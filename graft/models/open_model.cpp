@@ -147,7 +147,7 @@ LoadOptions check_memory(const std::filesystem::path& path,
 }  // namespace
 
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
-    : source_(open_checkpoint(path)),
+    : source_(open_checkpoint(path, options.mmproj)),
       blueprint_(make_blueprint(*source_)),
       registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_, registry_)),
@@ -159,7 +159,7 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   if (options.adjust_plan) options.adjust_plan(planned_.plan);
   plan::settle_gpu_experts(planned_.plan);
   if (source_->tensors().empty()) fail(path.string(), ": the checkpoint has no weights");
-  const std::string ignored = modality_warning(source_->tensors());
+  const std::string ignored = modality_warning(source_->tensors(), source_->config());
   if (!ignored.empty() && options.load.on_warning)
     options.load.on_warning(str(path.string(), ": ", ignored));
   const LoadOptions load = check_memory(path, planned_.plan, *source_, options);
@@ -170,7 +170,21 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   is_from_disk_ = load.from_disk;
   is_repacked_ = load.repack;
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, load);
+  load_adapters(options.adapters);
   if (const auto text = damage()) fail(*text);
+}
+
+void OpenModel::load_adapters(const std::vector<AdapterSource>& sources) {
+  if (sources.size() > static_cast<std::size_t>(ops::kMaxAdapters))
+    fail(sources.size(), " adapters, at most ", ops::kMaxAdapters, " are supported");
+  for (const AdapterSource& source : sources) {
+    check_adapter_name(source.name);
+    const auto has_name = [&](const AdapterInfo& info) { return info.source.name == source.name; };
+    if (std::ranges::any_of(adapters_, has_name)) fail("two adapters have the name ", source.name);
+    const Adapter adapter(source, *source_, blueprint_);
+    model_->set_adapter(static_cast<std::int32_t>(adapters_.size()), adapter);
+    adapters_.push_back(adapter.info());
+  }
 }
 
 std::map<Device, perf::MemoryUse> OpenModel::memory_use() const {
@@ -179,6 +193,8 @@ std::map<Device, perf::MemoryUse> OpenModel::memory_use() const {
     use[device].kv_cache = bytes * static_cast<std::uint64_t>(model_->num_blocks());
   for (const auto& [device, bytes] : model_->state_bytes_by_device())
     use[device].states = bytes * static_cast<std::uint64_t>(model_->num_state_slots());
+  for (const auto& [device, bytes] : model_->adapter_bytes())
+    use[device].weights += bytes;
   for (const auto& [device, bytes] : model_->workspace_bytes())
     use[device].workspace = bytes;
   return use;
@@ -192,7 +208,10 @@ std::uint64_t OpenModel::memory_left(Device device) const {
     const perf::MemoryUse host = found == weights_.end() ? perf::MemoryUse() : found->second;
     // Mapped weights count as long as they fit: they are in memory too.
     const std::uint64_t weights = host.weights <= memory_ ? host.weights : host.allocated();
-    const std::uint64_t within = memory_ - std::min(memory_, weights);
+    const auto adapters = model_->adapter_bytes().find(kCpu);
+    const std::uint64_t used =
+        weights + (adapters == model_->adapter_bytes().end() ? 0 : adapters->second);
+    const std::uint64_t within = memory_ - std::min(memory_, used);
     left = left == 0 ? within : std::min(left, within);
   }
   // The other half holds weights that would be read from disk again.

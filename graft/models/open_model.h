@@ -35,10 +35,12 @@ struct OpenOptions {
   plan::Machine machine = {};
   // Type of every KV cache, over the rules: "q8_0"; empty: that of the rules, else the default.
   std::string kv_cache_dtype = {};
+  std::filesystem::path mmproj = {};  // open_checkpoint()
   // Called with the plan before the model is built.
   std::function<void(plan::Plan& plan)> adjust_plan = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.
   std::function<ops::Registry(int num_gpus)> operators = ops::operators_for;
+  std::vector<AdapterSource> adapters = {};
   std::size_t num_threads = 0;  // 0: one per core
   std::vector<int> cpus = {};   // CPUs to pin the threads to; empty: not pinned
   LoadOptions load = {};
@@ -61,6 +63,8 @@ class OpenModel {
   std::map<Device, perf::MemoryUse> memory_use() const;
   // What happened to a file that the weights are mapped from (graft/base/system/mapping_guard.h).
   std::optional<std::string> damage() const { return damage_of(mapped_files_); }
+  // The adapters of the options: the one at index i is that of Model::set_adapter(i).
+  const std::vector<AdapterInfo>& adapters() const { return adapters_; }
   // The weights are larger than the memory and are read from the file of packed weights.
   bool is_from_disk() const { return is_from_disk_; }
   bool is_repacked() const { return is_repacked_; }  // LoadOptions::repack
@@ -77,7 +81,10 @@ class OpenModel {
   std::vector<std::filesystem::path> mapped_files_;
   bool is_from_disk_ = false;
   bool is_repacked_ = false;
+  void load_adapters(const std::vector<AdapterSource>& sources);
+
   std::unique_ptr<Model> model_;
+  std::vector<AdapterInfo> adapters_;
 };
 
 }  // namespace graft::models

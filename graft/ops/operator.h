@@ -11,6 +11,7 @@
 
 #include "graft/ops/activation.h"
 #include "graft/ops/experts/expert_store.h"
+#include "graft/ops/lora.h"
 #include "graft/ops/pass.h"
 #include "graft/ops/weight.h"
 #include "graft/tensor/tensor.h"
@@ -54,6 +55,20 @@ class Linear : public Operator {
   virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
     return ActivationFormat::F32;
   }
+
+  // forward(), then what the adapters of the rows add. Modules call this one.
+  void apply(const Activation& x, TensorView y, Pass& pass);
+  // The format of x for apply(): adapters multiply f32.
+  ActivationFormat wanted_format(std::int64_t rows, const Pass& pass) const {
+    return pass.lora == nullptr ? input_format(rows) : ActivationFormat::F32;
+  }
+  // Whether adapters change the result in this pass: then the layer is not fused with others.
+  bool is_adapted(const Pass& pass) const { return is_used(lora_, pass); }
+  // Adapters of the layer as this operator's caller sees it; not owned, null: none.
+  void set_lora(LoraLayer* lora) { lora_ = lora; }
+
+ private:
+  LoraLayer* lora_ = nullptr;
 };
 
 class Rope : public Operator {
@@ -137,6 +152,9 @@ class Attention : public Operator {
   virtual ActivationFormat input_format(std::int64_t /*rows*/) const {
     return ActivationFormat::F32;
   }
+  // Adapters of a kv_b_proj whose weights the attention holds: `keys` from the query of a head to
+  // the latents, `values` from the latents to its values. Not owned. False: not supported.
+  virtual bool set_kv_b_lora(LoraLayer* /*keys*/, LoraLayer* /*values*/) { return false; }
 };
 
 // Selects the positions that each token attends to (sparse attention).
@@ -224,6 +242,23 @@ class Experts : public Operator {
   // The pairs by expert of an earlier run, which select the first copies in GPU memory. Call before
   // load().
   virtual void expect_pairs(const std::vector<std::uint64_t>& /*pairs*/) {}
+};
+
+// The features of images. Works on whole images, never on the tokens of a pass.
+class VisionTower : public Operator {
+ public:
+  // patches[tiles * tokens, 3 * patch_size^2]: for each tile a row of zeros, which becomes the
+  // class token, then its patches by row (channels, rows, columns). To features[tiles *
+  // num_features, hidden_size], see VisionTowerParams.
+  virtual void forward(TensorView patches, TensorView features, Pass& pass) = 0;
+};
+
+// From the features of images to rows that replace embeddings.
+class Projector : public Operator {
+ public:
+  virtual void forward(TensorView features, TensorView y, Pass& pass) = 0;
+  // The embedding that ends the rows of tiled images; empty: there is none.
+  virtual std::span<const float> newline() const = 0;
 };
 
 // A feed-forward block: dense MLP, or router + experts + shared experts.

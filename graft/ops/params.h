@@ -23,8 +23,10 @@ using plugin::MlpParams;
 using plugin::NoParams;
 using plugin::NormParams;
 using plugin::Params;
+using plugin::ProjectorParams;
 using plugin::RopeParams;
 using plugin::RouterParams;
 using plugin::StateCacheParams;
+using plugin::VisionTowerParams;
 
 }  // namespace graft::ops

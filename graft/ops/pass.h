@@ -35,6 +35,7 @@ struct SequenceSlice {
   std::vector<std::int32_t> block_table;          // blocks that hold positions [0, context_len)
   std::int32_t state_slot = -1;                   // of its recurrent states; -1: the model has none
   std::vector<StateCheckpoint> checkpoints = {};  // by num_tokens, ascending
+  std::int32_t adapter = -1;                      // of Model::set_adapter(); -1: none
 };
 
 // How the device of the head samples a token from each row of logits. Empty: it does not.
@@ -42,6 +43,13 @@ struct BatchSampling {
   std::vector<kernels::RowSampling> rows;  // one per entry of logit_rows
   std::vector<kernels::LogitEdit> edits;   // of all rows
   std::vector<std::uint32_t> masks;        // of all rows with RowSampling::first_mask
+};
+
+// Rows of a batch whose embeddings are given: those of images.
+struct GivenRows {
+  std::int64_t first_row = 0;
+  std::int64_t count = 0;
+  const float* values = nullptr;  // [count, hidden_size] in host memory, until the pass has started
 };
 
 // The rows of all sequences, concatenated. Sizes: t = tokens, s = sequences.
@@ -55,6 +63,7 @@ struct Batch {
   std::vector<SequenceSlice> sequences;  // [s]
   std::vector<std::int32_t> logit_rows;  // rows whose logits are requested, ascending
   BatchSampling sampling;
+  std::vector<GivenRows> given_rows;  // replace the embeddings of their tokens, which are 0
   // The context bucket, an upper bound of all context lengths; 0: their maximum. It selects
   // kernels, so all passes of one CUDA graph have the same value.
   std::int64_t max_context = 0;
@@ -116,6 +125,7 @@ class Workspace {
 class DeferredExperts;
 class PassDevices;
 class SelectedPositions;
+struct LoraRows;
 
 struct Pass {
   const Batch& batch;
@@ -126,6 +136,7 @@ struct Pass {
   PassDevices* devices = nullptr;         // null: CPU only
   DeferredExperts* deferred = nullptr;    // null: no layer defers experts
   SelectedPositions* selected = nullptr;  // null: no layers share an indexer
+  const LoraRows* lora = nullptr;         // null: no sequence has an adapter
 };
 
 // The same pass with another batch or workspace. The only function that lists the members.
@@ -137,7 +148,8 @@ inline Pass with(const Pass& pass, const Batch& batch, Workspace& workspace) {
           .profiler = pass.profiler,
           .devices = pass.devices,
           .deferred = pass.deferred,
-          .selected = pass.selected};
+          .selected = pass.selected,
+          .lora = pass.lora};
 }
 
 }  // namespace graft::ops

@@ -59,7 +59,7 @@ void Primitives::limited_silu_mul(TensorView /*gate*/,
 
 void Primitives::linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) {
   for (const LinearCall& call : calls)
-    call.linear->forward(x, call.y, pass);
+    call.linear->apply(x, call.y, pass);
 }
 
 Activation Primitives::gate_up(const Activation& x,

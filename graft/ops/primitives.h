@@ -57,6 +57,8 @@ class AttentionCore {
 
   virtual void load(WeightProvider& /*weights*/) {}
   virtual void unload() {}
+  // See Attention::set_kv_b_lora().
+  virtual bool set_kv_b_lora(LoraLayer* /*keys*/, LoraLayer* /*values*/) { return false; }
   // q[tokens, heads * key_dim] to out[tokens, heads * value_dim].
   virtual void forward(TensorView q, TensorView out, Pass& pass) = 0;
   // The same over the positions selected[tokens, top_k] of an Indexer. For latent attention only.
@@ -159,6 +161,9 @@ class Primitives {
                                                           const BuildContext& context);
   // gate = silu(min(gate, limit)) * up, up clamped to [-limit, limit]; may overwrite up
   virtual void limited_silu_mul(TensorView gate, TensorView up, float limit, Pass& pass);
+
+  // Adapters of a layer, in the memory of the device.
+  virtual std::unique_ptr<LoraLayer> make_lora(Device device, const LoraSize& size) = 0;
 
   // The fusions that the overrides below and the device's operators have kernels for. Plans report
   // those that are lost because a rule replaces a child.

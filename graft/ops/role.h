@@ -27,17 +27,30 @@ enum class Role : std::uint8_t {
   Moe,
   Router,
   Experts,
+  VisionTower,
+  Projector,
 };
 
 // The spelling in rule files and tables, in the order of Role.
-inline constexpr std::array<std::string_view, 16> kRoleNames = {
-    "model",   "layer",      "embedding",        "norm",     "linear",      "rope", "attention",
-    "indexer", "compressor", "hyper_connection", "kv_cache", "state_cache", "mlp",  "moe",
-    "router",  "experts"};
+inline constexpr std::array<std::string_view, 18> kRoleNames = {
+    "model",        "layer",
+    "embedding",    "norm",
+    "linear",       "rope",
+    "attention",    "indexer",
+    "compressor",   "hyper_connection",
+    "kv_cache",     "state_cache",
+    "mlp",          "moe",
+    "router",       "experts",
+    "vision_tower", "multi_modal_projector"};
 
 // Caches belong to one module and hold what earlier passes computed.
 constexpr bool is_cache(Role role) {
   return role == Role::KvCache || role == Role::StateCache;
+}
+
+// Images: computed before the passes of the text model, on the CPU unless a rule says otherwise.
+constexpr bool is_vision(Role role) {
+  return role == Role::VisionTower || role == Role::Projector;
 }
 
 constexpr std::string_view name(Role role) {

@@ -64,6 +64,7 @@ ModelBytes count_bytes(const plan::Blueprint& blueprint, const Workload& load) {
   double row = 0;
   double scratch = 0;
   blueprint.visit([&](const plan::ModuleSpec& module) {
+    if (ops::is_vision(module.role)) return;  // on the CPU
     row = std::max(row, workspace_row_bytes(module));
     scratch = std::max(scratch, attention_scratch_bytes(module, load, false));
     if (module.layer >= 0) return count_layer(module, load, bytes);

@@ -255,6 +255,7 @@ void add_module(ResourceTimes& times,
                 const Workload& load,
                 const PassSize& pass) {
   const plan::ModuleSpec& module = *placement.module;
+  if (ops::is_vision(module.role)) return;  // runs per image, not per pass
   const Work whole = module_work(plan, placement, pass);
   if (plan::stream_from(placement) > 0)
     return add_host_experts(times, placement, whole, pass, resident_share(placement, load));

@@ -51,7 +51,8 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
                          const plan::Placement& placement,
                          const HostWeights& host) {
   const plan::ModuleSpec& module = *placement.module;
-  const bool is_packable = (module.role == Role::Linear || module.role == Role::Experts) &&
+  const bool is_packable = (module.role == Role::Linear || module.role == Role::Experts ||
+                            ops::is_vision(module.role)) &&
                            host.repack && !has_kwarg(placement, "repack", "false");
   WeightBytes bytes;
   for (const plan::WeightSpec& weight : weights_of(plan, module)) {
@@ -168,6 +169,15 @@ double compressed_scratch_bytes(const ops::CompressedAttentionParams& params,
 
 }  // namespace
 
+// Of a sequence. Where every layer has a window, blocks before it are freed: the window is kept
+// beside the chunk of a step.
+std::int64_t cached_tokens_of(const plan::Blueprint& blueprint, const Workload& load) {
+  const std::int64_t window = blueprint.attention_window();
+  return window == 0
+             ? load.context
+             : std::min(load.context, window + std::max<std::int64_t>(load.prefill_tokens, 1));
+}
+
 double workspace_row_bytes(const plan::ModuleSpec& module) {
   struct RowElems {
     double operator()(const ops::AttentionParams& p) const {
@@ -212,6 +222,8 @@ double workspace_row_bytes(const plan::ModuleSpec& module) {
     double operator()(const ops::RopeParams&) const { return 0; }
     double operator()(const ops::KvCacheParams&) const { return 0; }
     double operator()(const ops::StateCacheParams&) const { return 0; }
+    double operator()(const ops::VisionTowerParams&) const { return 0; }
+    double operator()(const ops::ProjectorParams&) const { return 0; }
     double operator()(const ops::RouterParams& p) const {
       return static_cast<double>(p.num_experts);
     }
@@ -252,8 +264,8 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
   add_weights(plan, host, devices);
   std::map<Device, double> widest;
   std::map<Device, double> scratch;
-  const double cached_tokens =
-      static_cast<double>(load.context) * static_cast<double>(load.parallel);
+  const double cached_tokens = static_cast<double>(cached_tokens_of(*plan.blueprint, load)) *
+                               static_cast<double>(load.parallel);
   for (const plan::Placement& placement : plan.placements) {
     devices[placement.decode.device()].kv_cache +=
         static_cast<std::uint64_t>(kv_bytes_per_token(placement) * cached_tokens);

@@ -46,6 +46,9 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
                                        const Workload& load,
                                        const HostWeights& host = {});
 
+// Tokens of a sequence of load.context tokens that are in the KV cache at a time.
+std::int64_t cached_tokens_of(const plan::Blueprint& blueprint, const Workload& load);
+
 // Of weights that are packed for the CPU kernels where they can be.
 std::uint64_t packed_weight_bytes(const plan::ModuleSpec& module);
 

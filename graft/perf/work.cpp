@@ -30,6 +30,7 @@ void add_weights(const plan::ModuleSpec& module,
                  const std::vector<plan::WeightSpec>& weights,
                  double rows,
                  Work& work) {
+  if (ops::is_vision(module.role)) return;  // runs per image, not per token
   work.rows = rows;
   if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
     work.is_grouped = true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <variant>
 
 namespace graft::plan {
 namespace {
@@ -87,6 +88,23 @@ std::uint64_t Blueprint::weight_bytes() const {
       bytes += weight.bytes();
   });
   return bytes;
+}
+
+std::int64_t Blueprint::attention_window() const {
+  std::int64_t largest = 0;
+  bool is_bounded = true;
+  visit([&](const ModuleSpec& module) {
+    if (std::ranges::find(module.children, ops::Role::KvCache, &ModuleSpec::role) ==
+        module.children.end())
+      return;
+    const auto* params = std::get_if<ops::AttentionParams>(&module.params);
+    const std::int64_t window = params == nullptr            ? 0
+                                : params->sliding_window > 0 ? params->sliding_window
+                                                             : params->chunk;
+    is_bounded = is_bounded && window > 0;
+    largest = std::max(largest, window);
+  });
+  return is_bounded ? largest : 0;
 }
 
 void Blueprint::visit(const std::function<void(const ModuleSpec&)>& visitor) const {

@@ -62,6 +62,9 @@ struct Blueprint {
 
   const ModuleSpec* find(std::string_view name) const;  // null when no module has the name
   std::uint64_t weight_bytes() const;                   // of all modules
+  // Positions that every layer with a KV cache attends to at most, the token's own included: the
+  // largest sliding window or chunk. 0: a layer attends to all.
+  std::int64_t attention_window() const;
   // Depth first, parents before children.
   void visit(const std::function<void(const ModuleSpec&)>& visitor) const;
 };

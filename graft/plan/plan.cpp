@@ -45,6 +45,13 @@ bool is_id_table(const WeightSpec& weight) {
   return weight.name.ends_with(".tid2eid");
 }
 
+// Vision modules run on the CPU unless a rule is for them, not for all modules.
+bool names_vision(const Rule& rule) {
+  if (rule.role) return ops::is_vision(*rule.role);
+  const std::string name = rule.name_regex.value_or(rule.class_name);
+  return name.find("ision") != std::string::npos || name.find("rojector") != std::string::npos;
+}
+
 class Planner {
  public:
   Planner(const Blueprint& blueprint,
@@ -87,7 +94,13 @@ class Planner {
     if (const auto winner = matcher_.match(module, stopped_by)) {
       const ResolvedRule& rule = rules_[*winner];
       placement.rule = rule.rule;
-      if (rule.usable) place(placement, rule);
+      const bool is_for_others = ops::is_vision(module.role) && !names_vision(*rule.rule);
+      if (is_for_others) {
+        placement.rule = nullptr;
+        place_default(placement, nullptr, 0);
+      } else if (rule.usable) {
+        place(placement, rule);
+      }
       if (!rule.rule->recursive) stopped_by = rule.rule;
     } else {
       const bool inherits = stopped_by != nullptr || ops::is_cache(module.role);
@@ -103,7 +116,8 @@ class Planner {
 
   // Default operators, on the devices of `like` or (null) on the default device.
   void place_default(Placement& placement, const Placement* like, int line) {
-    const Device decode = like == nullptr ? default_device_ : like->decode.device();
+    const Device fallback = ops::is_vision(placement.module->role) ? kCpu : default_device_;
+    const Device decode = like == nullptr ? fallback : like->decode.device();
     placement.out_device = decode;
     placement.decode.place_whole(decode);
     placement.prefill.place_whole(like == nullptr ? decode : like->prefill.device());

@@ -1,9 +1,28 @@
 #include "graft/plan/resolve.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "graft/base/text/ascii.h"
+#include "graft/ops/builtin_kwargs.h"
 
 namespace graft::plan {
 namespace {
+
+constexpr const char* kQuantizeKey = "quantize";
+// Words for the types of a KV cache; those of `dtype` stand for themselves.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> kCacheTypeWords = {{
+    {"int8", "q8_0"},
+    {"int4", "q4_0"},
+    {"fp8_e4m3", "fp8"},
+    {"fp16", "f16"},
+    {"float16", "f16"},
+    {"bfloat16", "bf16"},
+    {"fp32", "f32"},
+    {"float32", "f32"},
+}};
 
 bool is_placement_key(std::string_view key) {
   return std::find(kPlacementKeys.begin(), kPlacementKeys.end(), key) != kPlacementKeys.end();
@@ -41,12 +60,25 @@ class Resolver {
       }
     }
     for (const auto& [key, value] : rule_.kwargs) {
-      if (!is_placement_key(key)) out_.kwargs.emplace(key, value);
+      if (!is_placement_key(key) && key != kQuantizeKey) out_.kwargs.emplace(key, value);
     }
+    resolve_cache_type();
     return std::move(out_);
   }
 
  private:
+  // `quantize` of a KV cache is another word for its dtype.
+  void resolve_cache_type() {
+    const auto found = rule_.kwargs.find(kQuantizeKey);
+    if (found == rule_.kwargs.end() || ops::parse_bool(found->second) == false) return;
+    const auto type = std::ranges::find(kCacheTypeWords, lower_case(found->second),
+                                        [](const auto& row) { return row.first; });
+    const std::string word(type == kCacheTypeWords.end() ? found->second : type->second);
+    const std::string& key = ops::cpu_cache_type_kwarg().key;
+    if (!out_.kwargs.emplace(key, word).second)
+      report_error(rule_.line_of(kQuantizeKey), kQuantizeKey, " and ", key, ": set one of them");
+  }
+
   template <class... Parts>
   void report_error(int line, const Parts&... parts) {
     out_.usable = false;

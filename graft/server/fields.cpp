@@ -82,6 +82,16 @@ std::optional<std::string> Fields::string(const char* name) const {
   return value->get<std::string>();
 }
 
+std::string read_model(const Fields& fields) {
+  const std::string model = fields.string("model").value_or("");
+  const OrderedJson* lora = fields.find("lora");
+  // llama.cpp's clients send an empty list for none.
+  if (lora == nullptr || (lora->is_array() && lora->empty())) return model;
+  if (!lora->is_string()) fields.fail_at("lora", "expected the name of an adapter");
+  const std::string name = lora->get<std::string>();
+  return name.empty() ? model : str(model, ':', name);
+}
+
 std::string Fields::required_string(const char* name) const {
   if (!has(name)) fail_at(name, "is missing");
   return *string(name);

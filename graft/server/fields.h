@@ -22,6 +22,11 @@ OrderedJson parse_body(const std::string& body);
 // Why a field is refused that a request cannot have.
 inline constexpr const char* kUnknownField = "is not a field of this request";
 
+class Fields;
+// The model of a request, and with it the adapter: the field "lora" names one of the model. Empty:
+// neither is given.
+std::string read_model(const Fields& fields);
+
 // Max stop strings per request; every one is searched for after every token.
 inline constexpr std::size_t kMaxStops = 64;
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/generation.h"
+#include "graft/server/generation/running.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics/metrics.h"
@@ -29,6 +31,8 @@ struct HandlerContext {
   RequestLimits limits = {};
   std::size_t max_queued_bytes = 0;  // GenerationContext::max_queued_bytes
   api::Pooling pooling = api::Pooling::Mean;
+  RunningGenerations& running;
+  std::filesystem::path snapshot_dir = {};  // of saved sequences; empty: none are saved
 
   GenerationContext generation() const {
     return {.metrics = metrics,
@@ -36,7 +40,8 @@ struct HandlerContext {
             .workers = response_workers,
             .max_waiting = max_waiting,
             .limits = limits,
-            .max_queued_bytes = max_queued_bytes};
+            .max_queued_bytes = max_queued_bytes,
+            .running = running};
   }
 
   // Throws ApiError 403 for a priority other than 0 without an admin key.

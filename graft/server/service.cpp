@@ -11,6 +11,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/mapping_guard.h"
 #include "graft/server/access/access_log.h"
+#include "graft/server/adapters.h"
 #include "graft/server/admin.h"
 #include "graft/server/anthropic/handlers.h"
 #include "graft/server/api_error.h"
@@ -35,6 +36,7 @@
 #include "graft/server/process/limits.h"
 #include "graft/server/process/systemd.h"
 #include "graft/server/router.h"
+#include "graft/server/sequences/handlers.h"
 #include "graft/server/static_files.h"
 #include "graft/server/time_text.h"
 
@@ -92,6 +94,8 @@ class Service {
     ollama::add_routes(router_, context_);
     ollama::add_library_routes(router_, context_, library_);
     llamacpp::add_routes(router_, context_);
+    sequences::add_routes(router_, context_);
+    add_adapter_routes(router_, context_);
     add_admin_routes(
         router_, context_, readiness_, [this] { retry_preload(); },
         [this] { return server_metrics(); });
@@ -276,6 +280,7 @@ class Service {
   HttpCounters http_counters_;
   const GpuMonitor gpus_;
   Readiness readiness_;
+  RunningGenerations running_;  // destroyed after the generations
   // Destroyed after the models, which post their last updates to it while they stop.
   http::Server server_;
   Router router_;
@@ -290,7 +295,9 @@ class Service {
                                    .max_waiting = config_.max_waiting,
                                    .limits = config_.limits,
                                    .max_queued_bytes = config_.http.limits.max_buffered_bytes,
-                                   .pooling = config_.pooling};
+                                   .pooling = config_.pooling,
+                                   .running = running_,
+                                   .snapshot_dir = config_.snapshot_dir};
   const MetricHistory history_{HistoryConfig(), [this] { return read_history_sample(context_); }};
 };
 

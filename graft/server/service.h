@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -32,8 +33,9 @@ struct ServiceConfig {
   RequestLimits limits = {};
   openai::responses::StoreLimits response_store = {};
   api::Pooling pooling = api::Pooling::Mean;
-  hub::Environment hub = {};  // for models that are pulled, created and deleted
-  bool preload = true;        // load the first model at startup
+  hub::Environment hub = {};                // for models that are pulled, created and deleted
+  std::filesystem::path snapshot_dir = {};  // of saved sequences; empty: none are saved
+  bool preload = true;                      // load the first model at startup
 };
 
 // Serves until SIGTERM or SIGINT. Calls `listening` with the port once clients can connect. Throws

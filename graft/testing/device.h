@@ -250,6 +250,9 @@ class TestPrimitives final : public Primitives {
   void scale_queries(TensorView q, const AttentionParams& params, Pass& pass) override {
     run(q, pass, [this, q, params](Pass& there) { cpu_->scale_queries(q, params, there); });
   }
+  std::unique_ptr<LoraLayer> make_lora(Device device, const LoraSize& size) override {
+    return std::make_unique<Lora>(cpu_->make_lora(kCpu, size), device);
+  }
   std::unique_ptr<IndexerCore> make_indexer(const BuildContext& context) override {
     return std::make_unique<Index>(cpu_->make_indexer(context), context.device);
   }
@@ -275,6 +278,31 @@ class TestPrimitives final : public Primitives {
     expect_on(x.device, x, "a primitive");
     test_context(x.device, pass).run(pass, work);
   }
+
+  // Adapters of the CPU on the test device.
+  class Lora final : public LoraLayer {
+   public:
+    Lora(std::unique_ptr<LoraLayer> layer, Device device)
+        : layer_(std::move(layer)), device_(device) {}
+    void add(const LoraOperand& x,
+             const LoraOperand& y,
+             std::int64_t first_row,
+             std::int64_t num_rows,
+             Pass& pass) override {
+      test_context(device_, pass).run(pass, [this, x, y, first_row, num_rows](Pass& there) {
+        layer_->add(x, y, first_row, num_rows, there);
+      });
+    }
+
+   private:
+    void store(std::int32_t adapter, const LoraMatrices& matrices) override {
+      layer_->set(adapter, matrices);
+    }
+    void drop(std::int32_t adapter) override { layer_->clear(adapter); }
+
+    std::unique_ptr<LoraLayer> layer_;
+    Device device_;
+  };
 
   // A core of the CPU with the memory of its weights on the test device.
   template <class Base>

@@ -85,6 +85,7 @@ class DeviceExpertsForTests final : public DeviceExperts {
     });
   }
 
+  void before_streamed_pass(Pass& /*pass*/) override {}
   void forward_streamed(const Activation& x,
                         Routing routing,
                         TensorView y,

@@ -189,6 +189,8 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
     case Role::Model:
     case Role::Layer:
     case Role::Embedding:
+    case Role::VisionTower:
+    case Role::Projector:
       break;
   }
   GRAFT_CHECK(false, "no forwarding operator for ", name(role));
@@ -198,7 +200,7 @@ inline std::unique_ptr<Operator> forwarding(Role role, std::unique_ptr<Operator>
 // Adds "forwarding.NAME" for every operator of the registry that a layer may have.
 inline void add_forwarding_operators(Registry& registry) {
   for (const OperatorInfo* replaced : registry.all()) {
-    if (replaced->role == Role::Embedding) continue;
+    if (replaced->role == Role::Embedding || is_vision(replaced->role)) continue;
     OperatorInfo info = *replaced;
     info.name = "forwarding." + replaced->name;
     info.is_native = false;

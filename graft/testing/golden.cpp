@@ -219,6 +219,10 @@ fs::path find_or_write(const fs::path& source) {
   return parent / name;
 }
 
+bool is_adapter(const fs::path& folder) {
+  return fs::exists(folder / "adapter_config.json");
+}
+
 fs::path checkpoint_of(const fs::path& source) {
   static std::mutex mutex;
   static std::map<fs::path, fs::path> finished;
@@ -237,7 +241,21 @@ fs::path golden_checkpoint(std::string_view name) {
 std::vector<fs::path> golden_checkpoints() {
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(test_data("golden"))) {
-    if (entry.is_directory()) folders.push_back(checkpoint_of(entry.path()));
+    if (entry.is_directory() && !is_adapter(entry.path()))
+      folders.push_back(checkpoint_of(entry.path()));
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+fs::path golden_adapter(std::string_view name) {
+  return test_data("golden") / name;
+}
+
+std::vector<fs::path> golden_adapters() {
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(test_data("golden"))) {
+    if (is_adapter(entry.path())) folders.push_back(entry.path());
   }
   std::ranges::sort(folders);
   return folders;

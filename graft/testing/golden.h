@@ -13,8 +13,13 @@ namespace graft {
 // tests/golden/NAME: the weights and the reference results of Transformers.
 std::filesystem::path golden_checkpoint(std::string_view name);
 
+// tests/golden/NAME: a LoRA adapter of another checkpoint and the reference results of PEFT.
+std::filesystem::path golden_adapter(std::string_view name);
+
 // Every checkpoint of tests/golden, sorted by name.
 std::vector<std::filesystem::path> golden_checkpoints();
+// Every adapter of tests/golden, sorted by name.
+std::vector<std::filesystem::path> golden_adapters();
 
 // tests/sprout: the configuration, the tokenizer and the tensor shapes of Sprout in three shards.
 // The weights are random; the trained ones are in bundled_sprout().

@@ -50,11 +50,16 @@ std::map<std::string, std::string> expected_sums() {
 
 TEST(Golden, WeightsMatchTheChecksums) {
   const auto sums = expected_sums();
-  EXPECT_EQ(sums.size(), golden_checkpoints().size());
+  EXPECT_EQ(sums.size(), golden_checkpoints().size() + golden_adapters().size());
   for (const fs::path& folder : golden_checkpoints()) {
     const std::string file = folder.filename().string() + "/model.safetensors";
     ASSERT_TRUE(sums.contains(file)) << file << " is not in SHA256SUMS";
     EXPECT_EQ(sha256(read_bytes(folder / "model.safetensors")), sums.at(file)) << file;
+  }
+  for (const fs::path& folder : golden_adapters()) {
+    const std::string file = folder.filename().string() + "/adapter_model.safetensors";
+    ASSERT_TRUE(sums.contains(file)) << file << " is not in SHA256SUMS";
+    EXPECT_EQ(sha256(read_bytes(folder / "adapter_model.safetensors")), sums.at(file)) << file;
   }
 }
 

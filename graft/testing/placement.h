@@ -36,6 +36,23 @@ inline constexpr const char* kExactCpu = R"yaml(
   replace: {class: default, kwargs: {device: cpu}}
 )yaml";
 
+// The same on a GPU.
+inline constexpr const char* kExactGpu = R"yaml(
+- match: {role: kv_cache}
+  replace: {class: default, kwargs: {device: "cuda:0", dtype: f32}}
+- match: {role: linear}
+  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
+- match: {role: experts}
+  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
+inline constexpr const char* kFastGpu = R"yaml(
+- match: {name: ".*"}
+  replace: {class: default, kwargs: {device: "cuda:0"}}
+)yaml";
+
 using AddDevices = std::function<void(ops::Registry&)>;
 
 // A model of a checkpoint placed by rules on the CPU and other devices. One thread: two tests with

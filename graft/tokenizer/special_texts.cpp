@@ -10,11 +10,15 @@ namespace {
 // U+FDD0, a noncharacter. In the text itself it is doubled.
 constexpr std::string_view kMark = "\xef\xb7\x90";
 
-std::vector<std::string> special_texts(const Tokenizer& tokenizer) {
+std::vector<std::string> special_texts(const Tokenizer& tokenizer,
+                                       std::vector<std::string> further) {
   std::vector<std::string> texts;
   const auto num_tokens = static_cast<TokenId>(tokenizer.vocab_size());
   for (TokenId id = 0; id < num_tokens; ++id) {
     if (tokenizer.is_special(id)) texts.emplace_back(tokenizer.token(id));
+  }
+  for (std::string& text : further) {
+    if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
   }
   return texts;
 }
@@ -55,8 +59,10 @@ UnmarkedText unmark(std::string_view text) {
   return out;
 }
 
-SpecialTexts::SpecialTexts(const Tokenizer& tokenizer)
-    : tokenizer_(&tokenizer), texts_(special_texts(tokenizer)), trie_(trie_of_texts(texts_)) {
+SpecialTexts::SpecialTexts(const Tokenizer& tokenizer, std::vector<std::string> further)
+    : tokenizer_(&tokenizer),
+      texts_(special_texts(tokenizer, std::move(further))),
+      trie_(trie_of_texts(texts_)) {
   const std::optional<TokenId> eos = tokenizer.eos();
   if (!eos) return;
   const std::string text(tokenizer.token(*eos));
@@ -88,13 +94,14 @@ std::string SpecialTexts::marked(std::string_view text,
 }
 
 std::vector<TokenId> SpecialTexts::encode(std::string_view text,
-                                          std::span<const std::size_t> cuts) const {
+                                          std::span<const std::size_t> cuts,
+                                          bool is_first) const {
   std::vector<TokenId> tokens;
   std::size_t begin = 0;
   for (std::size_t i = 0; i <= cuts.size(); ++i) {
     const std::size_t end = i < cuts.size() ? cuts[i] : text.size();
     const std::string_view piece = text.substr(begin, end - begin);
-    const bool has_boundary = begin > 0 && !boundary_.empty();
+    const bool has_boundary = (begin > 0 || !is_first) && !boundary_.empty();
     const std::vector<TokenId> part = tokenizer_->encode(
         (has_boundary ? boundary_ : "") + std::string(piece), {.add_special = false});
     tokens.insert(tokens.end(), part.begin() + (has_boundary ? 1 : 0), part.end());

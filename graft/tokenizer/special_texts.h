@@ -25,15 +25,18 @@ UnmarkedText unmark(std::string_view text);
 
 class SpecialTexts {
  public:
-  // The tokenizer must outlive it.
-  explicit SpecialTexts(const Tokenizer& tokenizer);
+  // The tokenizer must outlive it. `further` are texts that are treated as special tokens.
+  explicit SpecialTexts(const Tokenizer& tokenizer, std::vector<std::string> further = {});
 
   // The text with a mark after the first character of every special token that it spells, other
   // than those in `allowed`. unmark() restores any text.
   std::string marked(std::string_view text, std::span<const std::string_view> allowed = {}) const;
 
-  // The tokens of a text without BOS and EOS; no special token reaches across a cut.
-  std::vector<TokenId> encode(std::string_view text, std::span<const std::size_t> cuts) const;
+  // The tokens of a text without BOS and EOS; no special token reaches across a cut. `is_first`:
+  // the text is the start of the prompt.
+  std::vector<TokenId> encode(std::string_view text,
+                              std::span<const std::size_t> cuts,
+                              bool is_first = true) const;
 
  private:
   const Tokenizer* tokenizer_;

@@ -65,6 +65,23 @@ struct StepInfo {
   double seconds = 0;
 };
 
+// A LoRA adapter of a model: a PEFT folder or a GGUF file.
+struct AdapterSource {
+  std::string name;  // letters, digits, '-', '_' and '.'
+  std::filesystem::path path;
+  double scale = 1.0;  // multiplies that of the file
+
+  bool operator==(const AdapterSource&) const = default;
+};
+
+// A loaded adapter.
+struct AdapterInfo {
+  AdapterSource source;
+  std::uint64_t bytes = 0;     // of its matrices in memory
+  std::int64_t max_rank = 0;   // of its matrices
+  std::uint64_t identity = 0;  // hash of its matrices and scales: equal in every process
+};
+
 struct LlmConfig {
   EngineConfig engine = {};
   std::filesystem::path rules = {};  // rule file; empty: see `device`
@@ -74,7 +91,11 @@ struct LlmConfig {
   // Type of the KV cache: "f32", "f16", "bf16", "fp8", "q8_0" or "q4_0" on CPUs, the first three on
   // GPUs. Empty: that of the rules, else f16.
   std::string kv_cache_dtype = {};
+  // The vision tower of a GGUF model (mmproj); empty: the one beside the model, if there is one.
+  std::filesystem::path mmproj = {};
   std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
+  std::vector<AdapterSource> adapters = {};         // loaded with the model
+  std::string default_adapter = {};                 // of requests that name none; empty: none
   std::size_t num_threads = 0;                      // 0: one per core
   std::vector<int> cpus = {};  // CPU ids to pin the threads to; empty: no pinning
   // Repack weights while loading. Without: instant load from the mapped file, slower inference.
@@ -113,6 +134,16 @@ struct SequenceId {
   auto operator<=>(const SequenceId&) const = default;
 };
 
+namespace vision {
+struct PreparedImage;
+}  // namespace vision
+
+// An image of a prompt, for models with a vision tower.
+struct PromptImage {
+  std::int64_t position = 0;  // of the token in the prompt that the image replaces
+  std::shared_ptr<const vision::PreparedImage> image = {};  // LLM::prepare_image()
+};
+
 struct SubmitOptions {
   // Slots and prompt tokens of a step are shared equally between clients with work.
   std::uint64_t client = 0;
@@ -120,6 +151,8 @@ struct SubmitOptions {
   // The prefix cache is shared only between requests of equal salts, so that the time to first
   // token does not reveal another user's prompts. 0 is an ordinary salt.
   std::uint64_t cache_salt = 0;
+  std::string adapter = {};  // name of a loaded adapter; empty: none
+  std::vector<PromptImage> images = {};  // ascending by position
 };
 
 enum class FinishReason : std::uint8_t {
@@ -221,6 +254,9 @@ struct EngineStats {
   std::int64_t num_output_tokens = 0;
   std::int64_t num_graph_replays = 0;  // decode passes that ran as a CUDA graph
   BlockStats blocks;
+  // Blocks that sequences freed while they ran, because every layer has a sliding window that ends
+  // after them.
+  std::int64_t num_out_of_window_blocks = 0;
   TierStats host_tier;
   TierStats disk_tier;
   std::int64_t num_loading = 0;  // waiting sequences whose blocks are read from disk
@@ -264,6 +300,14 @@ class LLM {
   // Aborts a running request at the next step; no effect on a finished one.
   void abort(RequestId request);
 
+  // Reads an adapter and adds it, while requests run. Throws Error when the name is taken or the
+  // adapter does not fit the model.
+  AdapterInfo load_adapter(const AdapterSource& source);
+  // New requests cannot name the adapter any more; running ones finish with it, then its memory is
+  // freed. False: no adapter has that name.
+  bool unload_adapter(const std::string& name);
+  std::vector<AdapterInfo> adapters() const;  // in order of loading
+
   // Saves a running sequence with its KV cache to a file; restore() continues it in any process
   // with the same model and graft version. Both wait for the current step. Throw Error.
   void save(SequenceId id, const std::filesystem::path& path);
@@ -272,6 +316,11 @@ class LLM {
   // The embedding of a text, normalized to length 1. Batched with other requests; blocks until
   // done. Throws Error, and Failure when the model fails.
   std::vector<float> embed(const Prompt& text, Pooling pooling = Pooling::Mean);
+
+  // Decodes an image file (PNG, JPEG, WebP, GIF or BMP) and prepares it for the model. Throws Error
+  // for other bytes, and for models without a vision tower.
+  std::shared_ptr<const vision::PreparedImage> prepare_image(
+      const std::vector<std::byte>& file) const;
 
   // False when the checkpoint has no tokenizer: prompts must be token ids, updates have no text,
   // and the next two throw Error.

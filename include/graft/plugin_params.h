@@ -227,6 +227,38 @@ struct ExpertsParams {
   bool scales_input = false;
 };
 
+// A CLIP vision tower up to the layer whose output is used.
+struct VisionTowerParams {
+  // Of the MLPs. QuickGelu: x * sigmoid(1.702 x). GeluTanh: GELU in its tanh approximation.
+  enum class Activation : std::uint8_t { QuickGelu, Gelu, GeluTanh };
+
+  std::int64_t hidden_size = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t num_layers = 0;  // that are computed
+  std::int64_t num_heads = 0;
+  std::int64_t image_size = 0;
+  std::int64_t patch_size = 0;
+  double eps = 1e-5;
+  Activation activation = Activation::QuickGelu;
+  bool keeps_class_token = false;  // in the features
+
+  std::int64_t num_patches() const {
+    const std::int64_t side = image_size / patch_size;
+    return side * side;
+  }
+  std::int64_t num_tokens() const { return num_patches() + 1; }  // with the class token
+  std::int64_t num_features() const { return keeps_class_token ? num_tokens() : num_patches(); }
+};
+
+// From the features of a vision tower to embeddings of the text model: linear, activation, linear.
+struct ProjectorParams {
+  std::int64_t in_features = 0;
+  std::int64_t hidden_size = 0;
+  bool bias = true;
+  VisionTowerParams::Activation activation = VisionTowerParams::Activation::Gelu;
+  bool has_newline = false;  // an embedding that ends the rows of tiled images
+};
+
 using Params = std::variant<NoParams,
                             EmbeddingParams,
                             NormParams,
@@ -243,6 +275,8 @@ using Params = std::variant<NoParams,
                             StateCacheParams,
                             MlpParams,
                             RouterParams,
-                            ExpertsParams>;
+                            ExpertsParams,
+                            VisionTowerParams,
+                            ProjectorParams>;
 
 }  // namespace graft::plugin

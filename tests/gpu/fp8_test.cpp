@@ -24,6 +24,7 @@ namespace {
 
 using formats::test::Fp8Case;
 using formats::test::Fp8Checkpoint;
+using testing::kFastGpu;
 using testing::PlacedModel;
 
 constexpr const char* kFp8Exact = R"yaml(
@@ -35,11 +36,6 @@ constexpr const char* kFp8Exact = R"yaml(
   replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
 - match: {role: experts}
   replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: "cuda:0"}}
-)yaml";
-
-constexpr const char* kFp8Fast = R"yaml(
 - match: {name: ".*"}
   replace: {class: default, kwargs: {device: "cuda:0"}}
 )yaml";
@@ -82,7 +78,7 @@ TEST_P(GpuFp8, MatchesTheCpu) {
     const PromptRun exact = run_fp8(written.fp8(), kFp8Exact, chunk);
     EXPECT_LT(testing::relative_error(exact.logits, want.logits), 1e-3) << "chunk " << chunk;
     // Near a tie a router chooses other experts.
-    const PromptRun fast = run_fp8(written.fp8(), kFp8Fast, chunk);
+    const PromptRun fast = run_fp8(written.fp8(), kFastGpu, chunk);
     EXPECT_LT(testing::relative_error(fast.logits, want.logits), has_experts ? 3e-1 : 1e-1)
         << "chunk " << chunk;
   }

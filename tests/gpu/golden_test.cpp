@@ -27,25 +27,10 @@ namespace graft::models {
 namespace {
 
 using testing::kExactCpu;
+using testing::kExactGpu;
+using testing::kFastGpu;
 using testing::PlacedModel;
 using testing::relative_error;
-
-// f32 arithmetic as with kExactCpu, so that differences are errors of the GPU.
-constexpr const char* kExactGpu = R"yaml(
-- match: {role: kv_cache}
-  replace: {class: default, kwargs: {device: "cuda:0", dtype: f32}}
-- match: {role: linear}
-  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
-- match: {role: experts}
-  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: "cuda:0"}}
-)yaml";
-
-constexpr const char* kFastGpu = R"yaml(
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: "cuda:0"}}
-)yaml";
 
 constexpr const char* kExpertsOnCpu = R"yaml(
 - match: {name: "[.]experts$"}

@@ -23,23 +23,9 @@ namespace {
 using formats::IntegerPacking;
 using formats::test::IntegerCase;
 using formats::test::IntegerCheckpoint;
+using testing::kExactGpu;
+using testing::kFastGpu;
 using testing::PlacedModel;
-
-constexpr const char* kIntegersExact = R"yaml(
-- match: {role: kv_cache}
-  replace: {class: default, kwargs: {device: "cuda:0", dtype: f32}}
-- match: {role: linear}
-  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
-- match: {role: experts}
-  replace: {class: default, kwargs: {device: "cuda:0", precision: f32}}
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: "cuda:0"}}
-)yaml";
-
-constexpr const char* kIntegersFast = R"yaml(
-- match: {name: ".*"}
-  replace: {class: default, kwargs: {device: "cuda:0"}}
-)yaml";
 
 struct GpuIntegerCase {
   std::string_view name;
@@ -63,10 +49,10 @@ TEST_P(GpuIntegers, MatchTheCpu) {
   PlacedModel here(written.floats(), testing::kExactCpu, ops::cuda::register_cuda);
   const PromptRun want = run_prompts(here.model(), {&prompt, 1}).front();
   for (const std::int64_t chunk : {0, 1, 7}) {
-    PlacedModel exact(written.integers(), kIntegersExact, ops::cuda::register_cuda);
+    PlacedModel exact(written.integers(), kExactGpu, ops::cuda::register_cuda);
     const PromptRun got = run_prompts(exact.model(), {&prompt, 1}, {.chunk = chunk}).front();
     EXPECT_LT(testing::relative_error(got.logits, want.logits), 1e-3) << "chunk " << chunk;
-    PlacedModel fast(written.integers(), kIntegersFast, ops::cuda::register_cuda);
+    PlacedModel fast(written.integers(), kFastGpu, ops::cuda::register_cuda);
     const PromptRun near = run_prompts(fast.model(), {&prompt, 1}, {.chunk = chunk}).front();
     // Near a tie a router chooses other experts.
     const bool has_experts = fast.plan().blueprint->expert_share < 1;

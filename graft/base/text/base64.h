@@ -1,4 +1,4 @@
-// Base64 decoding (RFC 4648).
+// Base64 (RFC 4648).
 
 #pragma once
 
@@ -30,6 +30,23 @@ inline std::optional<std::string> base64_decode(std::string_view text) {
     bytes += static_cast<char>(static_cast<std::uint8_t>(bits >> static_cast<unsigned>(num_bits)));
   }
   return bytes;
+}
+
+// With padding.
+inline std::string base64_encode(std::string_view bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t bits = 0;
+    const std::size_t count = bytes.size() - i < 3 ? bytes.size() - i : 3;
+    for (std::size_t k = 0; k < 3; ++k)
+      bits = (bits << 8U) | (k < count ? static_cast<std::uint8_t>(bytes[i + k]) : 0U);
+    for (std::size_t k = 0; k < 4; ++k)
+      text += k <= count ? kDigits[(bits >> (18 - 6 * k)) & 63U] : '=';
+  }
+  return text;
 }
 
 }  // namespace graft

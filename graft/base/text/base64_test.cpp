@@ -20,5 +20,13 @@ TEST(Base64, RejectsInvalidText) {
   EXPECT_EQ(base64_decode("Zg==="), std::nullopt);
 }
 
+TEST(Base64, EncodesTheTestVectorsOfTheRfc) {
+  EXPECT_EQ(base64_encode(""), "");
+  EXPECT_EQ(base64_encode("f"), "Zg==");
+  EXPECT_EQ(base64_encode("fo"), "Zm8=");
+  EXPECT_EQ(base64_encode("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(base64_encode(std::string("\xFB\xFF\0", 3)), "+/8A");
+}
+
 }  // namespace
 }  // namespace graft

@@ -71,18 +71,29 @@ struct AbortAtEnd {
 }  // namespace
 
 void save_kv_snapshot(api::LLM& llm,
-                      std::vector<api::TokenId> tokens,
+                      const api::ChatPrompt& prompt,
                       const std::filesystem::path& path) {
   // A running sequence is saved: it must not reach the end of the context before. It is not paused,
   // because a paused sequence may lose its blocks.
   constexpr std::int64_t kReserved = 64;
   const std::int64_t max_tokens = std::max<std::int64_t>(1, llm.config().max_model_len - kReserved);
-  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(max_tokens)));
+  std::vector<api::TokenId> tokens = prompt.tokens;
+  std::vector<api::PromptImage> images = prompt.images;
+  const std::int64_t excess = prompt.num_tokens() - max_tokens;
+  if (excess > 0) {
+    // Images are not cut: their tokens and what follows are left out.
+    const auto size = static_cast<std::int64_t>(tokens.size());
+    const std::int64_t end =
+        images.empty() ? size - excess : std::max<std::int64_t>(images[0].position, 1);
+    tokens.resize(static_cast<std::size_t>(std::min(end, max_tokens)));
+    images.clear();
+  }
   const InterruptScope scope;
   RequestEvents events;
   const api::SamplingParams params = {.temperature = 0, .ignore_eos = true};
   const api::RequestId request =
-      llm.submit(tokens, params, [&events](const api::Update& update) { events.update(update); });
+      llm.submit(tokens, params, [&events](const api::Update& update) { events.update(update); },
+                 {.images = std::move(images)});
   const AbortAtEnd abort(llm, request, events);
   events.wait_for_output();
   if (!events.failure().empty()) fail(path.string(), ": ", events.failure());

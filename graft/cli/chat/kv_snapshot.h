@@ -4,16 +4,16 @@
 #pragma once
 
 #include <filesystem>
-#include <vector>
 
+#include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
 
 namespace graft::cli {
 
-// Writes the KV cache of the tokens to a file. Computes the tokens that are not in the prefix
+// Writes the KV cache of the prompt to a file. Computes the tokens that are not in the prefix
 // cache; after Ctrl-C those computed so far are saved. Throws Error.
 void save_kv_snapshot(api::LLM& llm,
-                      std::vector<api::TokenId> tokens,
+                      const api::ChatPrompt& prompt,
                       const std::filesystem::path& path);
 
 // Loads a file into the prefix cache. Throws Error when it is damaged or belongs to another model;

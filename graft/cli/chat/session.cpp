@@ -10,6 +10,7 @@
 #include "graft/base/error.h"
 #include "graft/chat/messages.h"
 #include "graft/cli/chat/kv_snapshot.h"
+#include "graft/cli/image_file.h"
 #include "graft/cli/text_file.h"
 #include "graft/engine/sampling_params.h"
 
@@ -96,31 +97,34 @@ api::ChatPrompt Session::prompt_with(const OrderedJson& user_message, std::size_
 api::ChatPrompt Session::fitting_prompt(const OrderedJson& user_message, std::size_t& first) const {
   constexpr std::int64_t kMaxReserved = 512;  // tokens for the answer
   const std::int64_t reserved = std::min(kMaxReserved, max_context() / 8);
-  const auto limit = static_cast<std::size_t>(max_context() - reserved);
+  const std::int64_t limit = max_context() - reserved;
   api::ChatPrompt prompt = prompt_with(user_message, first);
-  if (prompt.tokens.size() > limit && full_context == FullContext::Stop) {
+  if (prompt.num_tokens() > limit && full_context == FullContext::Stop) {
     fail("the context of ", max_context(), " tokens is full: the conversation has ",
-         prompt.tokens.size(), " tokens, ", reserved,
+         prompt.num_tokens(), " tokens, ", reserved,
          " are reserved for the answer; /reset begins a new conversation");
   }
-  while (prompt.tokens.size() > limit && first < messages_.size()) {
+  while (prompt.num_tokens() > limit && first < messages_.size()) {
     // Up to the next question of the user: answers without their questions confuse models.
     do {
       ++first;
     } while (first < messages_.size() && messages_[first].value("role", "") != "user");
     prompt = prompt_with(user_message, first);
   }
-  if (prompt.tokens.size() >= static_cast<std::size_t>(max_context())) {
-    fail("the message has ", prompt.tokens.size(), " tokens with the system prompt, the context ",
+  if (prompt.num_tokens() >= max_context()) {
+    fail("the message has ", prompt.num_tokens(), " tokens with the system prompt, the context ",
          max_context());
   }
   return prompt;
 }
 
 const AnswerStats& Session::ask(const std::string& text, const Show& show) {
-  const OrderedJson user_message = {{"role", "user"}, {"content", text}};
+  return ask(user_message(text, pending_images_), show);
+}
+
+const AnswerStats& Session::ask(const OrderedJson& message_of_user, const Show& show) {
   std::size_t first = num_left_out_;
-  const api::ChatPrompt prompt = fitting_prompt(user_message, first);
+  const api::ChatPrompt prompt = fitting_prompt(message_of_user, first);
 
   chat::ReasoningSplitter splitter(prompt.in_thinking, prompt.reasoning);
   chat::ResponseDelta answer;
@@ -131,11 +135,12 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
   };
   api::SamplingParams sampling = params;
   if (prompt.reasoning.is_harmony) sampling.skip_special_tokens = false;
-  last_stats_ = stream_answer(*llm_, prompt.tokens, sampling,
+  last_stats_ = stream_answer(*llm_, {prompt.tokens, prompt.images}, sampling,
                               [&](std::string_view new_text) { add(splitter.feed(new_text)); });
   add(splitter.finish());
   num_left_out_ = first;
-  messages_.push_back(user_message);
+  messages_.push_back(message_of_user);
+  pending_images_.clear();
   OrderedJson message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
   messages_.push_back(std::move(message));
@@ -144,16 +149,16 @@ const AnswerStats& Session::ask(const std::string& text, const Show& show) {
 
 const AnswerStats& Session::retry(const Show& show) {
   if (messages_.size() < 2 || messages_[messages_.size() - 2].value("role", "") != "user" ||
-      !messages_[messages_.size() - 2]["content"].is_string())
+      messages_.back().value("role", "") != "assistant")
     fail("/retry: no answer to replace");
   const OrderedJson before = messages_;
   const std::size_t left_out_before = num_left_out_;
-  const auto text = messages_[messages_.size() - 2]["content"].get<std::string>();
+  const OrderedJson question = messages_[messages_.size() - 2];
   messages_.erase(messages_.size() - 1);
   messages_.erase(messages_.size() - 1);
   num_left_out_ = std::min(num_left_out_, messages_.size());
   try {
-    return ask(text, show);
+    return ask(question, show);
   } catch (const Error&) {
     messages_ = before;
     num_left_out_ = left_out_before;
@@ -178,7 +183,18 @@ std::int64_t Session::num_context_tokens() const {
   return last_stats_ ? last_stats_->num_prompt + last_stats_->num_output : 0;
 }
 
+void Session::add_image(const std::filesystem::path& path) {
+  if (!llm_->has_vision()) fail("/image: ", llm_->source().config().name, " reads no images");
+  OrderedJson part = image_part(path);
+  // Reports what cannot be decoded before the message is written.
+  api::Conversation conversation;
+  conversation.messages.push_back(user_message("", {&part, 1}));
+  format_->render_prompt(conversation);
+  pending_images_.push_back(std::move(part));
+}
+
 void Session::reset() {
+  pending_images_.clear();
   messages_ = OrderedJson::array();
   num_left_out_ = 0;
   last_stats_.reset();
@@ -196,7 +212,8 @@ void Session::save(const std::filesystem::path& path) const {
   if (messages_.empty()) return;
   api::Conversation conversation = conversation_from(num_left_out_);
   conversation.add_generation_prompt = false;
-  save_kv_snapshot(*llm_, format_->prompt(conversation).tokens, cache_file(path));
+  const api::ChatPrompt prompt = format_->prompt(conversation);
+  save_kv_snapshot(*llm_, prompt, cache_file(path));
 }
 
 std::string Session::load(const std::filesystem::path& path) {

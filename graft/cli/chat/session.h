@@ -9,9 +9,11 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
+#include "graft/base/text/json.h"
 #include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
 
@@ -31,6 +33,10 @@ class Session {
   // context is full, `full_context` decides; see num_left_out(). Throws Error; the conversation is
   // unchanged then.
   const AnswerStats& ask(const std::string& text, const Show& show);
+  // Puts an image before the next message. Throws Error when the model reads no images or the file
+  // is none.
+  void add_image(const std::filesystem::path& path);
+  std::size_t num_pending_images() const { return pending_images_.size(); }
   // Answers the last message again, in place of its answer. Throws Error.
   const AnswerStats& retry(const Show& show);
   // Continues the conversation with another model. Both must outlive the session.
@@ -65,6 +71,7 @@ class Session {
   api::Thinking thinking = api::Thinking::ModelDecides;
 
  private:
+  const AnswerStats& ask(const OrderedJson& message_of_user, const Show& show);
   api::Conversation conversation_from(std::size_t first) const;
   api::ChatPrompt prompt_with(const OrderedJson& user_message, std::size_t first) const;
   // Raises `first` until the prompt leaves room for an answer.
@@ -74,6 +81,7 @@ class Session {
   const api::ChatFormat* format_;
   std::string system_;
   OrderedJson messages_ = OrderedJson::array();
+  std::vector<OrderedJson> pending_images_;  // parts of the next message
   std::size_t num_left_out_ = 0;
   std::optional<AnswerStats> last_stats_;
 };

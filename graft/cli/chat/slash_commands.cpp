@@ -123,6 +123,12 @@ void think(const std::string& argument, ChatState& state) {
   print_dim(fmt::format("thinking: {}", *word));
 }
 
+void image(const std::string& argument, ChatState& state) {
+  require(argument, "file");
+  state.session->add_image(argument);
+  print_dim(fmt::format("{} before the next message", argument));
+}
+
 void rules(const std::string& /*argument*/, ChatState& state) {
   fmt::print("{}", plan::plan_text(state.session->llm().plan()));
 }
@@ -135,6 +141,7 @@ constexpr std::array kCommands = {
     SlashCommand{"help", "", "this list", help},
     SlashCommand{"system", "[TEXT|none]", "show or change the system prompt", system},
     SlashCommand{"model", "[NAME]", "show or switch the model, with the conversation", model},
+    SlashCommand{"image", "FILE", "put an image before the next message", image},
     SlashCommand{"retry", "", "answer the last message again", retry},
     SlashCommand{"copy", "[code]", "copy the last answer, or its last code block", copy},
     SlashCommand{"tokens", "", "how full the context is", tokens},

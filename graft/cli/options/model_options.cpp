@@ -17,6 +17,8 @@
 #include "graft/cli/terminal.h"
 #include "graft/hub/local_models.h"
 #include "graft/models/build/shapes.h"
+#include "graft/models/lora/adapter.h"
+#include "graft/ops/lora.h"
 
 namespace graft::cli {
 namespace {
@@ -125,6 +127,22 @@ std::unique_ptr<models::Checkpoint> ModelChoice::open_or_shape() const {
   return models::open_checkpoint(config_or_model(found));
 }
 
+void add_lora_to(Command& command, std::vector<std::string>& lora) {
+  command
+      .add_option("--lora", lora,
+                  "LoRA adapter: a PEFT folder or a GGUF file, with a name; repeatable for serve")
+      ->option_text("NAME=PATH[:SCALE]")
+      ->allow_extra_args(false);
+}
+
+std::vector<models::AdapterSource> parse_adapters(const std::vector<std::string>& lora) {
+  std::vector<models::AdapterSource> adapters;
+  adapters.reserve(lora.size());
+  for (const std::string& text : lora)
+    adapters.push_back(models::parse_adapter_source(text));
+  return adapters;
+}
+
 void ModelOptions::add_to(Command& command, const std::string& positional) {
   model.add_to(command, positional);
   add_all_but_model_to(command);
@@ -138,6 +156,10 @@ void ModelOptions::add_all_but_model_to(Command& command) {
                   "Run everything on cpu, cuda or cuda:N (default: decided by the rules)")
       ->option_text("NAME");
   add_cache_type_to(command, kv_cache_dtype);
+  command
+      .add_option("--mmproj", mmproj,
+                  "Vision tower of a GGUF model (default: the mmproj*.gguf beside it)")
+      ->option_text("FILE");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096))
@@ -148,6 +170,7 @@ void ModelOptions::add_all_but_model_to(Command& command) {
       .add_option("--memory", memory,
                   "Max memory for weights and KV cache (default: the free memory)")
       ->option_text("SIZE");
+  add_lora_to(command, lora);
   command.add_flag("--no-repack", no_repack,
                    "Skip repacking: instant load and exact arithmetic, slower");
   command.add_flag("--repack-cache", repack_cache,
@@ -160,11 +183,12 @@ void ModelOptions::add_all_but_model_to(Command& command) {
       ->option_text("FILE");
 }
 
-api::LlmConfig ModelOptions::config() const {
+api::LlmConfig ModelOptions::config(std::size_t max_adapters) const {
   api::LlmConfig config;
   config.rules = rules;
   config.device = device;
   config.kv_cache_dtype = kv_cache_dtype;
+  config.mmproj = mmproj;
   config.plugins = plugins.paths();
   config.num_threads = threads;
   if (!cpu_list.empty()) config.cpus = parse_cpu_list(cpu_list);
@@ -172,6 +196,12 @@ api::LlmConfig ModelOptions::config() const {
   config.repack = !no_repack;
   config.repack_cache = repack_cache;
   config.expert_stats = expert_stats;
+  config.adapters = parse_adapters(lora);
+  if (config.adapters.size() > max_adapters) {
+    fail("--lora: ", config.adapters.size(),
+         " adapters; only graft serve takes more than one, up to ", ops::kMaxAdapters);
+  }
+  if (!config.adapters.empty()) config.default_adapter = config.adapters.front().name;
   config.on_warning = [](const std::string& line) { warn(line); };
   config.on_placement = [](const std::string& summary) {
     fmt::print(stderr, "placement: {}; `graft plan --auto` prints the rules\n", summary);

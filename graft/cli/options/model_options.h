@@ -15,6 +15,7 @@
 #include "graft/base/progress.h"
 #include "graft/cli/command.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/models/lora/adapter.h"
 #include "graft/models/weights/checkpoint.h"
 
 namespace graft::cli {
@@ -43,23 +44,30 @@ struct ModelChoice {
 // downloaded when it is not on this machine. Throws Error.
 std::filesystem::path find_model(const std::string& text, const api::Catalog& catalog);
 
+// --lora, and its values. Throws Error.
+void add_lora_to(Command& command, std::vector<std::string>& lora);
+std::vector<models::AdapterSource> parse_adapters(const std::vector<std::string>& lora);
+
 struct ModelOptions {
   ModelChoice model;
   std::string rules;           // empty: the default of the model family
   std::string device;          // empty: decided by the rules
   std::string kv_cache_dtype;  // empty or "auto": decided by the rules
+  std::string mmproj;          // empty: the file beside the model
   PluginOptions plugins;
   std::size_t threads = 0;
   std::string cpu_list;  // "0-3,8"; empty: threads are not pinned
   std::string memory;    // "64G"
   bool no_repack = false;
   bool repack_cache = false;
-  std::string expert_stats;  // path; empty: not kept
+  std::string expert_stats;       // path; empty: not kept
+  std::vector<std::string> lora;  // NAME=PATH[:SCALE]
 
   // `positional`: as for ModelChoice.
   void add_to(Command& command, const std::string& positional = "");
   void add_all_but_model_to(Command& command);
-  api::LlmConfig config() const;
+  // The adapter is that of all requests. Throws Error for more than max_adapters.
+  api::LlmConfig config(std::size_t max_adapters = 1) const;
   // Loads the model, with a progress bar on standard error when that is a terminal.
   std::unique_ptr<api::LLM> open(api::LlmConfig config) const;
 };

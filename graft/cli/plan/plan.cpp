@@ -18,6 +18,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/rule_options.h"
+#include "graft/cli/plan/plan_adapters.h"
 #include "graft/cli/plan/plan_fit.h"
 #include "graft/models/build/make_blueprint.h"
 #include "graft/models/build/shapes.h"
@@ -34,7 +35,8 @@ struct PlanOptions {
   std::string rules;
   std::string type;  // empty: the types of the checkpoint
   std::string kv_cache_dtype;
-  std::string expert_stats;  // file
+  std::string expert_stats;       // file
+  std::vector<std::string> lora;  // NAME=PATH[:SCALE]
   PluginOptions plugins;
   MachineOptions machine;
   perf::Workload load;
@@ -245,7 +247,8 @@ int print_rules(const PlanCase& to_plan, const PlannedCase& planned) {
 
 int plan_model(const PlanOptions& options) {
   const PlanCase to_plan = case_of(options);
-  const PlannedCase planned = plan_case(to_plan, options.rule_source(), options.type);
+  PlannedCase planned = plan_case(to_plan, options.rule_source(), options.type);
+  const std::vector<PlannedAdapter> adapters = plan_adapters(options.lora, to_plan, planned);
   const plan::PlanResult& result = planned.model->result();
   if (!options.json) fmt::print(stderr, "{}", plan::findings_text(result.findings));
   if (!planned.estimate) return 1;
@@ -256,10 +259,12 @@ int plan_model(const PlanOptions& options) {
               .fits_from = largest_fitting_type(to_plan, RuleSource::Given)};
   }
   if (options.json) {
-    fmt::print("{}\n", estimate_json(to_plan, planned, remedy)
-                           .dump(2, ' ', false, Json::error_handler_t::replace));
+    Json json = estimate_json(to_plan, planned, remedy);
+    json["adapters"] = adapters_json(adapters);
+    fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     print_plan(to_plan, planned, remedy);
+    fmt::print("{}", adapters_text(adapters));
   }
   return planned.fits() ? 0 : 1;
 }
@@ -306,7 +311,9 @@ int check_rules(const PlanOptions& options) {
   } else {
     fmt::print("{}", plan::findings_text(findings));
     fmt::print("{}: {} rules, {} for {}\n", options.rules, model.rules().rules.size(),
-               !result.ok() ? "NOT VALID" : fits ? "valid" : "valid, but too large",
+               !result.ok() ? "NOT VALID"
+               : fits       ? "valid"
+                            : "valid, but too large",
                model.blueprint().model_name);
   }
   return result.ok() && fits ? 0 : 1;
@@ -366,6 +373,7 @@ void add_plan(Command& app) {
   command->add_flag("--json", options->json, "Print JSON");
   command->add_flag("--auto", options->automatic,
                     "Print a rule file for this model and machine instead of the plan");
+  add_lora_to(*command, options->lora);
   options->plugins.add_to(*command);
   options->machine.add_to(*command);
   options->machine.add_cpu_to(*command);

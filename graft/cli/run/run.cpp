@@ -17,6 +17,7 @@
 #include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
 #include "graft/cli/commands.h"
+#include "graft/cli/image_file.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/named_model.h"
 #include "graft/cli/options/sampling_options.h"
@@ -37,6 +38,7 @@ struct RunCommandOptions {
   ContextOptions context;
   SamplingOptions sampling;
   std::vector<std::string> words;
+  std::vector<std::string> images;
   std::string batch;
   std::string output;
   bool raw = false;
@@ -106,7 +108,7 @@ void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
 // Prints the answer without reasoning; --json includes the reasoning.
 int run_one(const RunCommandOptions& options,
             api::LLM& llm,
-            const api::Prompt& prompt,
+            const AnswerPrompt& prompt,
             const api::SamplingParams& params,
             chat::ReasoningSplitter splitter) {
   SplitAnswer answer;
@@ -138,23 +140,26 @@ int run_prompt(RunCommandOptions& options) {
   // Read before loading the model, to report errors immediately.
   const std::string text = read_prompt(options.words);
   if (text.empty()) fail("run: the prompt is empty");
+  std::vector<OrderedJson> images;
+  for (const std::string& path : options.images)
+    images.push_back(image_part(path));
   api::LlmConfig config = options.model.config();
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
   const auto llm = options.model.open(config);
   api::SamplingParams params = options.sampling.params(llm->source().config());
-  if (options.raw) return run_one(options, *llm, text, params, chat::ReasoningSplitter());
+  if (options.raw) return run_one(options, *llm, {text}, params, chat::ReasoningSplitter());
   const api::ChatFormat format(*llm, options.sampling.chat_template);
   if (!format.warning().empty()) warn(format.warning());
   api::Conversation conversation;
   if (!options.sampling.system.empty())
     conversation.messages.push_back({{"role", "system"}, {"content", options.sampling.system}});
-  conversation.messages.push_back({{"role", "user"}, {"content", text}});
+  conversation.messages.push_back(user_message(text, images));
   conversation.thinking = options.sampling.thinking();
   const api::ChatPrompt prompt = format.prompt(conversation);
   if (prompt.reasoning.is_harmony) params.skip_special_tokens = false;
   api::constrain_after_reasoning(prompt, params);
-  return run_one(options, *llm, prompt.tokens, params,
+  return run_one(options, *llm, {prompt.tokens, prompt.images}, params,
                  chat::ReasoningSplitter(prompt.in_thinking, prompt.reasoning));
 }
 
@@ -192,13 +197,21 @@ void add_run(Command& app) {
       "Examples:\n"
       "  graft run \"What is 12 + 30?\"\n"
       "  graft run \"Sum this up:\" - < notes.txt\n"
+      "  graft run -m llava --image photo.jpg \"What is this?\"\n"
       "  graft run --batch questions.jsonl > answers.jsonl");
   command->add_option("PROMPT", options->words, "Prompt text; - reads standard input");
   options->model.add_to(*command);
   options->context.add_to(*command);
   options->sampling.add_to(*command);
   options->sampling.add_structured_to(*command);
-  command->add_flag("--raw", options->raw, "Continue the prompt without a chat template");
+  Option* image = command
+                      ->add_option("--image", options->images,
+                                   "Image file before the prompt, for models with a vision tower; "
+                                   "repeatable")
+                      ->option_text("FILE")
+                      ->allow_extra_args(false);
+  command->add_flag("--raw", options->raw, "Continue the prompt without a chat template")
+      ->excludes(image);
   Option* json = command->add_flag("--json", options->json,
                                    "Print one JSON object with text and token counts");
   command->add_flag("--stats", options->stats, "Print token counts and speeds on standard error");
@@ -209,6 +222,7 @@ void add_run(Command& app) {
                        "OpenAI's batch file; - reads standard input")
           ->option_text("FILE")
           ->excludes("PROMPT")
+          ->excludes(image)
           ->excludes(json);
   command->add_option("-o,--output", options->output, "Write the answers of --batch to this file")
       ->option_text("FILE")

@@ -154,17 +154,19 @@ class Batch : public std::enable_shared_from_this<Batch> {
     }
     api::Prompt prompt = line.prompt;
     api::SamplingParams params = line.params;
+    std::vector<api::PromptImage> images;
     if (!line.raw) {
       const api::ChatPrompt made = api_.model().format().prompt(line.conversation);
       prompt = made.tokens;
+      images = made.images;
       if (made.reasoning.is_harmony) params.skip_special_tokens = false;
       api::constrain_after_reasoning(made, params);
       answers_[index]->splitter = chat::ReasoningSplitter(made.in_thinking, made.reasoning);
     }
-    api_.model().llm().submit(prompt, params,
-                              [self = shared_from_this(), index](const api::Update& update) {
-                                self->add(index, update);
-                              });
+    api_.model().llm().submit(
+        prompt, params,
+        [self = shared_from_this(), index](const api::Update& update) { self->add(index, update); },
+        {.images = std::move(images)});
   }
 
   void add(std::size_t index, const api::Update& update) {

@@ -34,6 +34,9 @@ HfConfigFiles read_hf_config_files(const std::filesystem::path& path) {
   HfConfigFiles files{.path = path, .config = read_config(path), .generation_config = {}};
   const auto generation = path.parent_path() / "generation_config.json";
   if (std::filesystem::exists(generation)) files.generation_config = read_json_file(generation);
+  const auto preprocessor = path.parent_path() / "preprocessor_config.json";
+  if (std::filesystem::exists(preprocessor))
+    files.preprocessor_config = read_json_file(preprocessor);
   return files;
 }
 

@@ -1,5 +1,6 @@
-// config.json and generation_config.json of a Hugging Face checkpoint as JSON. What the keys mean
-// depends on the model's family; the keys about tokens are the same for all and are read here.
+// config.json, generation_config.json and preprocessor_config.json of a Hugging Face checkpoint as
+// JSON. What the keys mean depends on the model's family; the keys about tokens are the same for
+// all and are read here.
 
 #pragma once
 
@@ -16,9 +17,10 @@ struct HfConfigFiles {
   std::filesystem::path path;  // of config.json, for messages
   Json config;
   std::optional<Json> generation_config;  // nullopt: the folder has none
+  std::optional<Json> preprocessor_config = {};
 };
 
-// Reads config.json at `path` and the generation_config.json beside it.
+// Reads config.json at `path` and the other two beside it.
 HfConfigFiles read_hf_config_files(const std::filesystem::path& path);
 
 // bos_token_id, pad_token_id and eos_token_id override the values in `tokens`; absent keys do not.

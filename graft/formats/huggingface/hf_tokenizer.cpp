@@ -342,6 +342,17 @@ TokenizerData read_hf_tokenizer(const Json& tokenizer,
   return Builder(tokenizer, extras, model, warnings).build(where);
 }
 
+// chat_template.jinja, or the template in chat_template.json, where processors of multimodal models
+// had it.
+std::string read_chat_template(const std::filesystem::path& folder) {
+  std::string text = read_text_file(folder / "chat_template.jinja");
+  if (!text.empty()) return text;
+  const auto json = read_if_exists(folder / "chat_template.json");
+  if (!json || !json->is_object()) return {};
+  const auto found = json->find("chat_template");
+  return found != json->end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
                                        const ModelTokens& model,
                                        std::vector<std::string>& warnings) {
@@ -362,7 +373,7 @@ TokenizerData read_hf_tokenizer_folder(const std::filesystem::path& folder,
   const HfTokenizerExtras extras = {
       .tokenizer_config = tokenizer_config ? &*tokenizer_config : nullptr,
       .special_tokens_map = special_tokens_map ? &*special_tokens_map : nullptr,
-      .chat_template = read_text_file(folder / "chat_template.jinja"),
+      .chat_template = read_chat_template(folder),
   };
   TokenizerData data = read_hf_tokenizer(tokenizer, extras, model, path.string(), warnings);
   if (!data.empty()) data.tokenizer_json = text;

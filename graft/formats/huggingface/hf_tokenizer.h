@@ -15,7 +15,7 @@ namespace graft::formats {
 struct HfTokenizerExtras {
   const Json* tokenizer_config = nullptr;
   const Json* special_tokens_map = nullptr;
-  std::string chat_template;  // chat_template.jinja
+  std::string chat_template;  // chat_template.jinja or chat_template.json
 };
 
 // Ids without a token up to model.vocab_size become "[PAD<id>]", typed Unused. Throws Error

@@ -103,6 +103,18 @@ inline std::size_t max_shared_bytes() {
   return static_cast<std::size_t>(bytes);
 }
 
+// Of the current device: 90 is sm_90; 0: unknown.
+inline int device_capability() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+    return 0;
+  return 10 * major + minor;
+}
+
 // Of the current device.
 inline int num_multiprocessors() {
   int device = 0;

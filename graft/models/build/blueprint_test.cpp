@@ -194,11 +194,17 @@ INSTANTIATE_TEST_SUITE_P(Blueprint,
                            return name;
                          });
 
-TEST(Blueprint, LlavaIsALlamaTextModel) {
+TEST(Blueprint, LlavaIsALlamaTextModelWithAVisionTower) {
   const auto path = golden_checkpoint("llava");
   const Blueprint blueprint = blueprint_of(path);
   EXPECT_EQ(blueprint.root.class_name, "LlavaForConditionalGeneration");
   EXPECT_EQ(at(blueprint, "model.layers.0.self_attn").class_name, "LlamaAttention");
+  const ModuleSpec& tower = at(blueprint, "vision_tower");
+  EXPECT_EQ(tower.role, ops::Role::VisionTower);
+  EXPECT_EQ(tower.weights.size(), 5U + 2 * 16U) << "the last of three layers is not used";
+  EXPECT_EQ(at(blueprint, "multi_modal_projector").weights.size(), 4U);
+  const Blueprint next = blueprint_of(golden_checkpoint("llava-next"));
+  EXPECT_EQ(at(next, "multi_modal_projector").weights.back().name, "image_newline");
 }
 
 TEST(Blueprint, RejectsUnsupportedActivations) {

@@ -80,6 +80,10 @@ class Builder {
   // The shared experts of a layer as one MLP of their total width; none when the config has none.
   std::vector<plan::ModuleSpec> shared_experts(std::int64_t layer) const;
 
+  // Of a model with a vision tower (build_vision.cpp).
+  plan::ModuleSpec vision_tower() const;
+  plan::ModuleSpec projector() const;
+
   plan::ModuleSpec linear(const std::string& name,
                           std::int64_t in_features,
                           std::int64_t out_features,

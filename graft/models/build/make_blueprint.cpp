@@ -27,6 +27,10 @@ plan::Blueprint build(const ModelConfig& config, const Checkpoint* checkpoint) {
   }
   Builder builder(config, checkpoint);
   plan::Blueprint blueprint = config.family->build(builder);
+  if (config.vision) {
+    blueprint.root.children.push_back(builder.vision_tower());
+    blueprint.root.children.push_back(builder.projector());
+  }
   for (const Family* family : families()) {
     append(blueprint.class_aliases, family->ktransformers_classes);
     append(blueprint.class_bases, family->class_bases);

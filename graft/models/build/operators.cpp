@@ -31,12 +31,23 @@ ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module,
   ops::Operator* op = at(module).of(phase);
   if (op == nullptr) return nullptr;
   const Device there = device_of(module, phase);
-  if (there == here) return op;
+  std::vector<Seen>& seen = seen_[std::string(module)];
+  if (there == here) {
+    seen.push_back({.op = op, .caller = here});
+    return op;
+  }
   auto bridge = ops::for_caller_on(here, *op, there, placements_.at(module)->module->role);
   GRAFT_CHECK(bridge != nullptr, module, " is on ", to_string(there), ", its caller on ",
               to_string(here));
   bridges_.push_back(std::move(bridge));
+  seen.push_back({.op = bridges_.back().get(), .caller = here});
   return bridges_.back().get();
+}
+
+const std::vector<OperatorTree::Seen>& OperatorTree::callers_of(const std::string& module) const {
+  static const std::vector<Seen> kNone;
+  const auto found = seen_.find(module);
+  return found == seen_.end() ? kNone : found->second;
 }
 
 bool OperatorTree::is_native(std::string_view module, Device device, Phase phase) const {

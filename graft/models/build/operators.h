@@ -37,6 +37,13 @@ class OperatorTree {
   // The operator of a module, wrapped in a device bridge when it is not on `here`; null when the
   // module has none.
   ops::Operator* for_caller_on(Device here, std::string_view module, ops::Phase phase);
+  // The operators by which the callers of a module see it, bridges included, with the callers'
+  // devices. Empty: its parent has its weights.
+  struct Seen {
+    ops::Operator* op = nullptr;
+    Device caller;
+  };
+  const std::vector<Seen>& callers_of(const std::string& module) const;
   // Every operator once, children before their parents.
   const std::vector<std::unique_ptr<ops::Operator>>& all() const { return operators_; }
 
@@ -52,6 +59,7 @@ class OperatorTree {
   std::unordered_map<std::string_view, const plan::Placement*> placements_;
   std::unordered_map<std::string, PhaseOperators> by_name_;
   std::vector<std::unique_ptr<ops::Operator>> operators_;
+  std::unordered_map<std::string, std::vector<Seen>> seen_;
   std::vector<std::unique_ptr<ops::Operator>> bridges_;  // to operators on other devices
 };
 

@@ -40,7 +40,8 @@ ModelConfig without_unstored(ModelConfig config) {
   config.vision.reset();
   // GGUF files of Qwen3.5 have another order of the heads.
   if (config.family == find_family("qwen3_5_moe_text")) config.delta_net.tiled_value_heads = true;
-  if (config.family == find_family("llava")) config.family = find_family("llama");
+  if (config.family == find_family("llava") || config.family == find_family("llava_next"))
+    config.family = find_family("llama");
   return config;
 }
 

@@ -20,4 +20,8 @@ ModelConfig read_hf_config(const Json& config,
                            const std::string& where,
                            std::span<const formats::TensorInfo> tensors = {});
 
+// preprocessor_config.json of a model with a vision tower, into config.vision. Throws Error for
+// settings that are not supported, and for images of another size than the tower's.
+void read_preprocessor(const Json& preprocessor, const std::string& where, ModelConfig& config);
+
 }  // namespace graft::models

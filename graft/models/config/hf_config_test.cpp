@@ -114,6 +114,8 @@ TEST(HfConfig, ReadsGoldenLlava) {
   want.vision->image_size = 56;
   want.vision->patch_size = 14;
   want.vision->image_token_index = 319;
+  want.vision->processor.shortest_edge = 56;
+  want.vision->processor.crop_size = 56;
   expect_golden("llava", want);
 }
 

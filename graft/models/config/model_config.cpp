@@ -15,6 +15,7 @@ constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxExperts = 8192;
+constexpr std::int64_t kMaxImageSize = 4096;
 constexpr std::int64_t kMaxPositions = (std::int64_t{1} << 31) - 1;
 // GGUF and the kernels store these values as f32.
 constexpr double kMinNumber = 1e-30;
@@ -274,7 +275,7 @@ void check_vision(const VisionConfig& vision, Problems& problems) {
   problems.range("vision_config.intermediate_size", vision.intermediate_size, 1, kMaxSize);
   problems.range("vision_config.num_hidden_layers", vision.num_hidden_layers, 1, kMaxLayers);
   problems.range("vision_config.num_attention_heads", vision.num_attention_heads, 1, kMaxSize);
-  problems.range("vision_config.image_size", vision.image_size, 1, kMaxSize);
+  problems.range("vision_config.image_size", vision.image_size, 1, kMaxImageSize);
   problems.range("vision_config.patch_size", vision.patch_size, 1, kMaxSize);
   problems.positive("vision_config.layer_norm_eps", vision.layer_norm_eps);
   if (vision.num_attention_heads > 0 && vision.hidden_size % vision.num_attention_heads != 0) {
@@ -284,6 +285,20 @@ void check_vision(const VisionConfig& vision, Problems& problems) {
   if (vision.patch_size > vision.image_size) {
     problems.add("vision_config.patch_size", vision.patch_size,
                  str("at most image_size ", vision.image_size));
+  }
+  const std::vector<vision::Size>& resolutions = vision.processor.grid_pinpoints;
+  constexpr std::int64_t kMaxTiles = 64;
+  for (const vision::Size& size : resolutions) {
+    const bool fits =
+        size.width >= vision.image_size && size.height >= vision.image_size &&
+        size.width % vision.image_size == 0 && size.height % vision.image_size == 0 &&
+        size.width / vision.image_size <= kMaxTiles &&
+        size.height / vision.image_size <= kMaxTiles / (size.width / vision.image_size);
+    if (!fits) {
+      problems.add(
+          "image_grid_pinpoints", str(size.height, " x ", size.width),
+          str("multiples of image_size ", vision.image_size, ", at most ", kMaxTiles, " tiles"));
+    }
   }
   // Hidden states are counted from the embedding (0) on, or from the last layer (-1) back.
   problems.range("vision_feature_layer", vision.feature_layer, -vision.num_hidden_layers - 1,

@@ -11,6 +11,7 @@
 #include "graft/formats/integers/integer_config.h"
 #include "graft/formats/tokenizer_data.h"
 #include "graft/ops/params.h"
+#include "graft/vision/processor.h"
 
 namespace graft::models {
 
@@ -147,9 +148,15 @@ struct VisionConfig {
   std::int64_t feature_layer = -2;         // the layer whose output feeds the projector
   std::string feature_select = "default";  // "default" drops the class token, "full" keeps it
   std::string projector_hidden_act = "gelu";
+  bool projector_bias = true;
   std::int64_t image_token_index = 0;
+  bool has_tiles = false;  // LLaVA-NeXT: tiles in one of several resolutions
+  vision::ProcessorConfig processor = {};
 
   bool operator==(const VisionConfig&) const = default;
+  std::int64_t num_computed_layers() const {
+    return feature_layer < 0 ? num_hidden_layers + 1 + feature_layer : feature_layer;
+  }
 };
 
 // How quantized safetensors weights are scaled ("quantization_config").

@@ -1,4 +1,5 @@
-// LLaVA: a Llama or Mistral text model with a CLIP vision tower. Only the text model is built.
+// LLaVA: a Llama or Mistral text model with a CLIP vision tower (build/build_vision.cpp).
+// LLaVA-NeXT adds tiles.
 
 #include "graft/models/families/llama.h"
 
@@ -30,12 +31,14 @@ VisionConfig read_vision(const Fields& top) {
     top.problem("vision_feature_select_strategy", vision.feature_select, "default or full");
   }
   vision.projector_hidden_act = top.text("projector_hidden_act", "gelu");
+  vision.projector_bias = top.boolean("multimodal_projector_bias", true);
+  vision.processor.shortest_edge = vision.processor.crop_size = vision.image_size;
   const std::int64_t image_token = top.integer("image_token_index", 32000);
   vision.image_token_index = top.integer("image_token_id", image_token);
   return vision;
 }
 
-void read_llava(const Fields& top, ModelConfig& config) {
+void read_llava_text(const Fields& top, ModelConfig& config) {
   const Fields text = top.object("text_config");
   const std::string type = text.text("model_type", "llama");
   const bool is_mistral = type == "mistral";
@@ -44,7 +47,42 @@ void read_llava(const Fields& top, ModelConfig& config) {
   read_llama_layers(text, defaults, config);
   if (is_mistral) read_mistral_window(text, config);
   read_rope(text, defaults, config);
+}
+
+void read_llava(const Fields& top, ModelConfig& config) {
+  read_llava_text(top, config);
   config.vision = read_vision(top);
+}
+
+// The resolutions of the tiles, [height, width] in the file.
+std::vector<vision::Size> read_pinpoints(const Fields& top) {
+  std::vector<vision::Size> sizes;
+  const Json* list = top.find("image_grid_pinpoints");
+  if (list == nullptr || !list->is_array() || list->empty()) {
+    top.problem("image_grid_pinpoints", list == nullptr ? "missing" : list->dump(),
+                "a list of [height, width]");
+    return sizes;
+  }
+  for (const Json& pair : *list) {
+    const bool is_pair = pair.is_array() && pair.size() == 2 && pair[0].is_number_integer() &&
+                         pair[1].is_number_integer();
+    if (!is_pair) {
+      top.problem("image_grid_pinpoints", pair.dump(), "[height, width]");
+      return sizes;
+    }
+    sizes.push_back({.width = pair[1].get<std::int64_t>(), .height = pair[0].get<std::int64_t>()});
+  }
+  return sizes;
+}
+
+void read_llava_next(const Fields& top, ModelConfig& config) {
+  read_llava(top, config);
+  config.vision->has_tiles = true;
+  config.vision->processor.grid_pinpoints = read_pinpoints(top);
+  if (config.vision->feature_select != "default") {
+    top.problem("vision_feature_select_strategy", config.vision->feature_select,
+                "default: tiles have no class token");
+  }
 }
 
 }  // namespace
@@ -58,6 +96,20 @@ extern const Family kLlava = {
              .matches = [](const formats::GgufFields&) { return false; },
              .written_as = "llama"},
     .read_hf = read_llava,
+    .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
+    .text_prefixes = {NamePrefix{.plain = "", .stored = "language_model."},
+                      NamePrefix{.plain = "model.", .stored = "model.language_model."}},
+    .build = build_dense,
+};
+
+extern const Family kLlavaNext = {
+    .model_types = {"llava_next"},
+    .hf_class = "LlavaNextForConditionalGeneration",
+    .class_prefix = "Llama",
+    .gguf = {.architecture = "llama",
+             .matches = [](const formats::GgufFields&) { return false; },
+             .written_as = "llama"},
+    .read_hf = read_llava_next,
     .tensors = {rows::kNorms, rows::kPairedQueryKey, rows::kAttention, rows::kMlp},
     .text_prefixes = {NamePrefix{.plain = "", .stored = "language_model."},
                       NamePrefix{.plain = "model.", .stored = "model.language_model."}},

@@ -10,19 +10,19 @@
 namespace graft::models {
 
 extern const Family kLlama, kMistral, kMixtral, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kDeepseekV2,
-    kDeepseekV3, kKimiK2, kGlm4Moe, kGlm4, kLlava, kMinimaxM2, kPhi3, kGemma3Text, kGemma3, kGptOss,
-    kQwen3Next, kQwen35MoeText, kQwen35Moe,
+    kDeepseekV3, kKimiK2, kGlm4Moe, kGlm4, kLlava, kLlavaNext, kMinimaxM2, kPhi3, kGemma3Text,
+    kGemma3, kGptOss, kQwen3Next, kQwen35MoeText, kQwen35Moe,
 
     kDeepseekV32, kGlmMoeDsa, kLlama4Text, kLlama4, kDeepseekV4;
 
 namespace {
 
 constexpr std::array kFamilies = {
-    &kLlama,     &kMistral,       &kMixtral,    &kQwen2,       &kQwen2Moe,  &kQwen3,
-    &kQwen3Moe,  &kDeepseekV2,    &kDeepseekV3, &kKimiK2,      &kGlm4Moe,   &kGlm4,
-    &kLlava,     &kMinimaxM2,     &kPhi3,       &kGemma3Text,  &kGemma3,    &kGptOss,
-    &kQwen3Next, &kQwen35MoeText, &kQwen35Moe,  &kDeepseekV32, &kGlmMoeDsa, &kLlama4Text,
-    &kLlama4,    &kDeepseekV4,
+    &kLlama,      &kMistral,    &kMixtral,       &kQwen2,     &kQwen2Moe,    &kQwen3,
+    &kQwen3Moe,   &kDeepseekV2, &kDeepseekV3,    &kKimiK2,    &kGlm4Moe,     &kGlm4,
+    &kLlava,      &kLlavaNext,  &kMinimaxM2,     &kPhi3,      &kGemma3Text,  &kGemma3,
+    &kGptOss,     &kQwen3Next,  &kQwen35MoeText, &kQwen35Moe, &kDeepseekV32, &kGlmMoeDsa,
+    &kLlama4Text, &kLlama4,     &kDeepseekV4,
 };
 
 }  // namespace

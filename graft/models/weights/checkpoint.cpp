@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/formats/gguf/paired_source.h"
 #include "graft/formats/huggingface/hf_config_files.h"
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/config/hf_config.h"
+#include "graft/models/config/mmproj_config.h"
 #include "graft/models/weights/unused_tensors.h"
 
 namespace graft::models {
@@ -18,6 +20,10 @@ ModelConfig read_hf(const formats::HfConfigFiles& files,
   ModelConfig config =
       read_hf_config(files.config, files.generation_config ? &*files.generation_config : nullptr,
                      files.path.string(), tensors);
+  if (config.vision && files.preprocessor_config) {
+    read_preprocessor(*files.preprocessor_config,
+                      (files.path.parent_path() / "preprocessor_config.json").string(), config);
+  }
   // The name of the folder, also when it is given as ".".
   const auto folder = files.path.parent_path();
   config.name = std::filesystem::canonical(folder.empty() ? "." : folder).filename().string();
@@ -31,6 +37,8 @@ ModelConfig read_config(const formats::WeightSource& source) {
   if (metadata == nullptr) return {};
   ModelConfig config = read_gguf_config(*metadata, source.tensors(), source.path().string());
   if (config.name.empty()) config.name = source.path().stem().string();
+  if (const formats::GgufMetadata* tower = source.mmproj_metadata())
+    read_mmproj_config(*tower, source.tensors(), source.files().back().string(), config);
   return config;
 }
 
@@ -66,7 +74,7 @@ Checkpoint::Checkpoint(std::unique_ptr<formats::WeightSource> source)
       config_(read_config(*source_)),
       tokenizer_(source_->read_tokenizer(config_.tokens(), warnings_)) {
   count_nextn_layers(*source_, config_, warnings_);
-  if (const std::string warning = modality_warning(source_->tensors()); !warning.empty())
+  if (const std::string warning = modality_warning(source_->tensors(), config_); !warning.empty())
     warnings_.push_back(warning);
 }
 
@@ -97,18 +105,37 @@ void check_config(const std::filesystem::path& path) {
   if (!is_folder) fail(path.string(), ": config.json is missing beside it");
 }
 
+// A file that was found beside the model: one that does not fit is a warning.
+std::unique_ptr<Checkpoint> open_with_found(std::unique_ptr<formats::WeightSource> model,
+                                            const std::filesystem::path& mmproj) {
+  const std::filesystem::path path = model->path();
+  try {
+    return std::make_unique<Checkpoint>(formats::with_mmproj(std::move(model), mmproj));
+  } catch (const Error& error) {
+    auto checkpoint = std::make_unique<Checkpoint>(formats::open_weights(path));
+    checkpoint->add_warning(str("the vision tower is not used: ", error.what()));
+    return checkpoint;
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path) {
+std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path,
+                                            const std::filesystem::path& mmproj) {
   try {
     if (formats::is_created_model(path)) {
       formats::CreatedModel created = formats::read_created_model(path);
-      auto checkpoint = open_checkpoint(created.weights);
+      auto checkpoint = open_checkpoint(created.weights, mmproj);
       checkpoint->set_created(std::move(created));
       return checkpoint;
     }
     check_config(path);
-    return std::make_unique<Checkpoint>(formats::open_weights(path));
+    auto source = formats::open_weights(path);
+    if (!mmproj.empty())
+      return std::make_unique<Checkpoint>(formats::with_mmproj(std::move(source), mmproj));
+    const std::filesystem::path found = formats::find_mmproj(path);
+    if (found.empty()) return std::make_unique<Checkpoint>(std::move(source));
+    return open_with_found(std::move(source), found);
   } catch (const std::filesystem::filesystem_error& error) {
     fail(path.string(), ": ", error.code().message());
   }

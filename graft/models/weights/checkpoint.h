@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graft/formats/created_model.h"
@@ -34,11 +35,16 @@ class Checkpoint final : public formats::WeightSource {
   // Unsupported content of the files, one line each.
   std::span<const std::string> warnings() const { return warnings_; }
 
+  void add_warning(std::string line) { warnings_.push_back(std::move(line)); }
+
   std::string_view format() const override { return source_->format(); }
   const std::filesystem::path& path() const override { return source_->path(); }
   std::span<const std::filesystem::path> files() const override { return source_->files(); }
   const formats::HfConfigFiles* hf_config() const override { return source_->hf_config(); }
   const formats::GgufMetadata* gguf_metadata() const override { return source_->gguf_metadata(); }
+  const formats::GgufMetadata* mmproj_metadata() const override {
+    return source_->mmproj_metadata();
+  }
   std::span<const formats::TensorInfo> tensors() const override { return source_->tensors(); }
   const formats::TensorInfo* find(std::string_view name) const override {
     return source_->find(name);
@@ -58,6 +64,8 @@ class Checkpoint final : public formats::WeightSource {
 };
 
 // Accepts the same paths as formats::open_weights(), and created models.
-std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
+// `mmproj`: the vision tower of a GGUF model; empty: the one beside it, if there is one.
+std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path,
+                                            const std::filesystem::path& mmproj = {});
 
 }  // namespace graft::models

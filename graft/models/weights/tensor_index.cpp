@@ -4,6 +4,7 @@
 
 #include "graft/models/families/family.h"
 #include "graft/models/families/tensor_names.h"
+#include "graft/models/families/vision_names.h"
 
 namespace graft::models {
 namespace {
@@ -88,8 +89,34 @@ std::optional<FoundWeight> TensorIndex::find(std::string_view hf_name) const {
   return found;
 }
 
+// Of the vision tower or the projector; null: the checkpoint does not have it.
+const TensorInfo* TensorIndex::find_vision(std::string_view hf_name) const {
+  if (!is_gguf(*checkpoint_)) {
+    for (const std::string& name : stored_vision_names(hf_name)) {
+      if (const TensorInfo* tensor = checkpoint_->find(name)) return tensor;
+    }
+    return nullptr;
+  }
+  const std::optional<VisionConfig>& vision = checkpoint_->config().vision;
+  const bool is_fc1 = hf_name.find(".mlp.fc1.") != std::string_view::npos;
+  const bool is_fc2 = hf_name.find(".mlp.fc2.") != std::string_view::npos;
+  for (const std::string& name : gguf_names_of_vision(hf_name)) {
+    const TensorInfo* tensor = checkpoint_->find(name);
+    if (tensor == nullptr || tensor->shape.empty()) continue;
+    // Older files have the names of the two linear layers of an MLP swapped.
+    const bool is_inner = vision && tensor->shape[0] == vision->intermediate_size;
+    if ((is_fc1 && is_inner) || (is_fc2 && !is_inner) || (!is_fc1 && !is_fc2)) return tensor;
+  }
+  return nullptr;
+}
+
 std::vector<StoredTensor> TensorIndex::find_stored(std::string_view hf_name) const {
   const ModelConfig& config = checkpoint_->config();
+  if (is_vision_weight(hf_name)) {
+    const TensorInfo* tensor = find_vision(hf_name);
+    return tensor == nullptr ? std::vector<StoredTensor>()
+                             : std::vector{StoredTensor{.tensor = tensor}};
+  }
   for (const std::string& name : stored_names(*config.family, hf_name)) {
     if (const auto direct = find_direct(name)) return {*direct};
     const auto split = gguf_tensors_.find(name);

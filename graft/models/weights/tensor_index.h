@@ -64,6 +64,7 @@ class TensorIndex {
 
  private:
   std::vector<StoredTensor> find_stored(std::string_view hf_name) const;
+  const formats::TensorInfo* find_vision(std::string_view hf_name) const;
   std::optional<StoredTensor> find_direct(const std::string& name) const;
   std::optional<StoredTensor> find_fused(std::string_view hf_name) const;
 

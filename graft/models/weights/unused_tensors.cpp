@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graft/base/text/str.h"
+#include "graft/models/families/vision_names.h"
 
 namespace graft::models {
 namespace {
@@ -74,7 +75,8 @@ std::set<std::int64_t> nextn_layers(std::span<const TensorInfo> tensors) {
 
 }  // namespace
 
-std::string modality_warning(std::span<const TensorInfo> tensors) {
+std::string modality_warning(std::span<const TensorInfo> tensors, const ModelConfig& config) {
+  if (config.vision) return {};
   const auto count = std::ranges::count_if(
       tensors, [](const TensorInfo& tensor) { return is_of_other_modality(tensor.name); });
   if (count == 0) return {};
@@ -91,7 +93,7 @@ std::string unused_tensors_problem(std::span<const TensorInfo> tensors,
   std::int64_t last_layer = -1;
   for (const TensorInfo& tensor : tensors) {
     if (used.contains(&tensor) || contains_any(tensor.name, kOptionalParts) ||
-        is_of_other_modality(tensor.name))
+        is_of_other_modality(tensor.name) || (config.vision && is_gguf_vision_tensor(tensor.name)))
       continue;
     const std::int64_t layer = layer_index(tensor.name);
     if (layer >= config.num_hidden_layers && nextn.contains(layer)) continue;

@@ -13,8 +13,10 @@
 
 namespace graft::models {
 
-// Says that the parts for images and sound are not used; empty for a text model.
-std::string modality_warning(std::span<const formats::TensorInfo> tensors);
+// Says that the parts for images and sound are not used; empty for a text model, and for a model
+// whose vision tower is.
+std::string modality_warning(std::span<const formats::TensorInfo> tensors,
+                             const ModelConfig& config);
 
 // What is wrong, in one line that names some of the tensors; empty when nothing is.
 std::string unused_tensors_problem(std::span<const formats::TensorInfo> tensors,

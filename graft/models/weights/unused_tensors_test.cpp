@@ -42,8 +42,8 @@ TEST(UnusedTensors, LayersThatPredictFurtherTokensAreOptional) {
 }
 
 TEST(UnusedTensors, OfOtherModalitiesAreNamed) {
-  EXPECT_EQ(modality_warning(named({"model.norm.weight"})), "");
-  EXPECT_EQ(modality_warning(named({"vision_tower.a", "multi_modal_projector.b", "lm_head.c"})),
+  EXPECT_EQ(modality_warning(named({"model.norm.weight"}), {}), "");
+  EXPECT_EQ(modality_warning(named({"vision_tower.a", "multi_modal_projector.b", "lm_head.c"}), {}),
             "only the text model is used: 2 tensors for images or sound are ignored");
 }
 

@@ -88,15 +88,18 @@ PromptReport verify_prompt(Model& model,
   report.num_tokens = static_cast<std::int64_t>(prompt.size());
 
   const PromptRun run =
-      run_prompts(model, {&prompt, 1}, {.chunk = options.chunk, .hidden = true}).front();
+      run_prompts(model, {&prompt, 1},
+                  {.chunk = options.chunk, .hidden = true, .adapters = {options.adapter}})
+          .front();
   report.logit_error = relative_error(run.logits, reference.floats(name + ".logits"));
   for (std::size_t i = 0; i < run.hidden.size(); ++i) {
     const std::vector<float> want = reference.floats(str(name, ".hidden.", i));
     if (!want.empty()) report.hidden_errors.push_back(relative_error(run.hidden[i], want));
   }
   report.expected_greedy = reference.tokens(name + ".greedy");
-  report.greedy = generate_greedy(
-      model, prompt, static_cast<std::int64_t>(report.expected_greedy.size()), options.chunk);
+  report.greedy =
+      generate_greedy(model, prompt, static_cast<std::int64_t>(report.expected_greedy.size()),
+                      options.chunk, options.adapter);
   return report;
 }
 

@@ -20,7 +20,8 @@ inline constexpr std::string_view kExactCacheRule =
     "- match: {role: kv_cache}\n  replace: {class: default, kwargs: {dtype: f32}}\n";
 
 struct VerifyOptions {
-  std::int64_t chunk = 0;  // tokens per pass, 0: the whole prompt
+  std::int64_t chunk = 0;     // tokens per pass, 0: the whole prompt
+  std::int32_t adapter = -1;  // of `open`; -1: the base model
   // Maximum |difference| / largest |value|. float32 implementations differ by about 1e-6 from each
   // other and by about 1e-2 from BF16 ones.
   double tolerance = 2e-3;

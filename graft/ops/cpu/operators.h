@@ -13,6 +13,7 @@ namespace graft::ops::cpu {
 
 std::unique_ptr<DeviceContext> make_cpu_context(Device device);
 std::shared_ptr<Primitives> make_primitives();
+std::unique_ptr<LoraLayer> make_lora_layer(const LoraSize& size);
 std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
 std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);
@@ -31,6 +32,8 @@ std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_state_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_router_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_experts_cpu(const BuildContext& context);
+std::unique_ptr<Operator> make_vision_tower_cpu(const BuildContext& context);
+std::unique_ptr<Operator> make_projector_cpu(const BuildContext& context);
 
 void register_cpu(Registry& registry);
 

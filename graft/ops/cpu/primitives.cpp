@@ -19,9 +19,9 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Null: not packed, not a LinearCpu, or with columns in another order than x.
-const LinearCpu* as_packed(const LinearCall& call) {
-  if (!call.linear.is_native) return nullptr;
+// Null: not packed, not a LinearCpu, with columns in another order than x, or changed by adapters.
+const LinearCpu* as_packed(const LinearCall& call, const Pass& pass) {
+  if (!call.linear.is_native || call.linear->is_adapted(pass)) return nullptr;
   const auto& linear = static_cast<const LinearCpu&>(*call.linear);
   return linear.packed().empty() || linear.has_column_order() ? nullptr : &linear;
 }
@@ -157,6 +157,10 @@ class CpuPrimitives final : public Primitives {
     });
   }
 
+  std::unique_ptr<LoraLayer> make_lora(Device /*device*/, const LoraSize& size) override {
+    return make_lora_layer(size);
+  }
+
   std::span<const Fusion> fusions() const override {
     static const std::vector<Fusion> fusions = make_fusions();
     return fusions;
@@ -169,9 +173,9 @@ class CpuPrimitives final : public Primitives {
     std::vector<const std::string*> names;
     std::size_t count = 0;
     for (const LinearCall& call : calls) {
-      const LinearCpu* linear = as_packed(call);
+      const LinearCpu* linear = as_packed(call, pass);
       if (linear == nullptr) {
-        call.linear->forward(x, call.y, pass);
+        call.linear->apply(x, call.y, pass);
         continue;
       }
       products[count++] = {.matrix = &linear->packed(), .y = call.y};
@@ -182,7 +186,7 @@ class CpuPrimitives final : public Primitives {
     const ProfileScope profile(pass, kCpu, name);
     multiply(x.f32, std::span(products).first(count), pass);
     for (const LinearCall& call : calls) {
-      if (const LinearCpu* linear = as_packed(call)) linear->add_bias(call.y);
+      if (const LinearCpu* linear = as_packed(call, pass)) linear->add_bias(call.y);
     }
   }
 
@@ -192,8 +196,8 @@ class CpuPrimitives final : public Primitives {
                      MlpParams::Gate function,
                      ActivationFormat wanted,
                      Pass& pass) override {
-    const LinearCpu* gate_proj = as_packed(gate);
-    const LinearCpu* up_proj = as_packed(up);
+    const LinearCpu* gate_proj = as_packed(gate, pass);
+    const LinearCpu* up_proj = as_packed(up, pass);
     if (gate_proj == nullptr || up_proj == nullptr || gate_proj->has_bias() ||
         up_proj->has_bias()) {
       return Primitives::gate_up(x, gate, up, function, wanted, pass);

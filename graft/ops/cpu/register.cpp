@@ -75,6 +75,19 @@ void add_leaf_operators(const AddOperator& add) {
        .make = make_state_cache_cpu});
 }
 
+void add_vision_operators(const AddOperator& add) {
+  add({.name = "cpu.vision_tower",
+       .role = Role::VisionTower,
+       .summary = "CLIP vision tower",
+       .kwargs = {repack_kwarg()},
+       .make = make_vision_tower_cpu});
+  add({.name = "cpu.multi_modal_projector",
+       .role = Role::Projector,
+       .summary = "linear, activation, linear",
+       .kwargs = {repack_kwarg()},
+       .make = make_projector_cpu});
+}
+
 void add_block_operators(const AddOperator& add) {
   add({.name = "cpu.attention",
        .role = Role::Attention,
@@ -142,6 +155,7 @@ void register_cpu(Registry& registry) {
   };
   add_leaf_operators(add);
   add_block_operators(add);
+  add_vision_operators(add);
 }
 
 }  // namespace graft::ops::cpu

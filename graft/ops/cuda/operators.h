@@ -10,6 +10,7 @@
 namespace graft::ops::cuda {
 
 std::shared_ptr<Primitives> make_primitives();
+std::unique_ptr<LoraLayer> make_lora_layer(Device device, const LoraSize& size);
 std::unique_ptr<AttentionCore> make_attention_core(const BuildContext& context);
 std::unique_ptr<AttentionCore> make_latent_attention_core(const BuildContext& context);
 std::unique_ptr<DeltaNetCore> make_delta_net_core(const BuildContext& context);

@@ -27,8 +27,9 @@ bool is_native_or_none(const Child<Op>& child) {
   return !child || child.is_native;
 }
 
-// Grouped linear layers are native too.
-bool can_fuse(const LinearCall& call) {
+// Grouped linear layers are native too. Layers that adapters change are called one by one.
+bool can_fuse(const LinearCall& call, const Pass& pass) {
+  if (call.linear->is_adapted(pass)) return false;
   const auto* linear =
       call.linear.is_native ? dynamic_cast<const LinearCuda*>(call.linear.op) : nullptr;
   return linear != nullptr && !linear->has_column_order();
@@ -125,6 +126,10 @@ class CudaPrimitives final : public Primitives {
     return make_compressor_core(params, context);
   }
 
+  std::unique_ptr<LoraLayer> make_lora(Device device, const LoraSize& size) override {
+    return make_lora_layer(device, size);
+  }
+
   std::span<const Fusion> fusions() const override { return cuda_fusions(); }
 
   // x is converted once for all layers, and layers of one weight type share a launch.
@@ -132,8 +137,8 @@ class CudaPrimitives final : public Primitives {
     std::vector<Product> products;
     std::vector<const std::string*> names;
     for (const LinearCall& call : calls) {
-      if (!can_fuse(call)) {
-        call.linear->forward(x, call.y, pass);
+      if (!can_fuse(call, pass)) {
+        call.linear->apply(x, call.y, pass);
         continue;
       }
       const auto& linear = static_cast<const LinearCuda&>(*call.linear);

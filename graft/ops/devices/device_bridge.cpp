@@ -296,6 +296,8 @@ std::unique_ptr<Operator> for_caller_on(Device here, Operator& op, Device there,
     case Role::Compressor:  // attention reads its cache
     case Role::KvCache:
     case Role::StateCache:
+    case Role::VisionTower:
+    case Role::Projector:
       return nullptr;
   }
   return nullptr;

@@ -45,6 +45,9 @@ class DeviceExperts {
   // y = sum over the chosen experts that have a slot. Can be captured.
   virtual void forward_resident(const Activation& x, Routing routing, TensorView y, Pass& pass) = 0;
 
+  // At the beginning of a pass that streams: the experts of the first layer may be copied already.
+  virtual void before_streamed_pass(Pass& pass) = 0;
+
   // Selects the experts for this GPU by the rows of each expert. Those with a slot are always
   // among them.
   using Select = std::function<ExpertMask(std::span<const std::int64_t> rows)>;

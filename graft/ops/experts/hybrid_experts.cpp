@@ -122,6 +122,7 @@ class HybridExperts final : public Experts {
     if (!swaps_.empty() && gpu_->is_filled()) finish_swaps(pass);
     if (++num_passes_ % kPassesPerSwap == 0 && swaps_.empty() && can_swap()) start_swaps(pass);
     host_part_.skip(resident_mask());
+    if (is_streamed(pass.batch.num_tokens(), pass)) gpu_->before_streamed_pass(pass);
   }
 
   void begin(const Activation& x, Routing routing, Pass& pass) override {

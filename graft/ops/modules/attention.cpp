@@ -70,7 +70,7 @@ class AttentionModule final : public Attention {
     const TensorView heads = pass.workspace.f32({x.rows(), q_size});
     core_->forward(q, heads, pass);
     if (params_.output_gate) primitives_.mul_sigmoid(by_head(heads, params_.head_dim), gates, pass);
-    o_proj_->forward(heads, y, pass);
+    o_proj_->apply(heads, y, pass);
   }
 
  private:

@@ -52,7 +52,7 @@ class CompressedAttentionModule final : public Attention {
     const std::array projections = {LinearCall{q_a_proj_, low}, LinearCall{kv_proj_, kv}};
     primitives_.linear_group(x, projections, pass);
     q_a_norm_->forward(low, low, pass);
-    q_b_proj_->forward(low, q, pass);
+    q_b_proj_->apply(low, q, pass);
     store(q, kv, pass);
 
     const TensorView heads = pass.workspace.f32({rows, q.cols()});
@@ -60,8 +60,8 @@ class CompressedAttentionModule final : public Attention {
     inverse_rotary_emb_->forward(heads, rotated_heads(), pass);
     const TensorView groups =
         pass.workspace.f32({rows, params_.output_groups * params_.output_lora_rank});
-    o_a_proj_->forward(heads, groups, pass);
-    o_b_proj_->forward(groups, y, pass);
+    o_a_proj_->apply(heads, groups, pass);
+    o_b_proj_->apply(groups, y, pass);
   }
 
  private:

@@ -74,13 +74,13 @@ class CompressedIndexerModule final : public Indexer {
     windows_.forward(x, pass);
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * params_.head_dim});
     const TensorView weights = pass.workspace.f32({x.rows(), params_.num_heads});
-    q_b_proj_->forward(q_latents, q, pass);
+    q_b_proj_->apply(q_latents, q, pass);
     rotary_emb_->forward(q,
                          {.num_heads = params_.num_heads,
                           .head_dim = params_.head_dim,
                           .offset = params_.head_dim - params_.rope_dim},
                          pass);
-    weights_proj_->forward(x, weights, pass);
+    weights_proj_->apply(x, weights, pass);
     core_->select(q, weights, selected, pass);
   }
 

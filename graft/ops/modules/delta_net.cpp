@@ -44,7 +44,7 @@ class DeltaNetModule final : public Attention {
     primitives_.linear_group(x, projections, pass);
     const TensorView heads = pass.workspace.f32({rows, params_.value_size()});
     core_->forward(in, heads, pass);
-    out_proj_->forward(heads, y, pass);
+    out_proj_->apply(heads, y, pass);
   }
 
  private:

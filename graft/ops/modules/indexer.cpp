@@ -38,7 +38,7 @@ class IndexerModule final : public Indexer {
     const TensorView q = pass.workspace.f32({x.rows(), params_.num_heads * params_.head_dim});
     const TensorView k = pass.workspace.f32({x.rows(), params_.head_dim});
     const TensorView weights = pass.workspace.f32({x.rows(), params_.num_heads});
-    wq_b_->forward(q_latents, q, pass);
+    wq_b_->apply(q_latents, q, pass);
     const std::array projections = {LinearCall{wk_, k}, LinearCall{weights_proj_, weights}};
     primitives_.linear_group(x, projections, pass);
     core_->norm_keys(k, pass);

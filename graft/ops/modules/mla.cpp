@@ -39,6 +39,10 @@ class MlaModule final : public Attention {
   void load(WeightProvider& weights) override { core_->load(weights); }
   void unload() override { core_->unload(); }
 
+  bool set_kv_b_lora(LoraLayer* keys, LoraLayer* values) override {
+    return core_->set_kv_b_lora(keys, values);
+  }
+
   ActivationFormat input_format(std::int64_t rows) const override {
     return (q_proj_ ? q_proj_ : q_a_proj_)->input_format(rows);
   }
@@ -58,7 +62,7 @@ class MlaModule final : public Attention {
     } else {
       core_->forward(q, heads, pass);
     }
-    o_proj_->forward(heads, y, pass);
+    o_proj_->apply(heads, y, pass);
   }
 
  private:
@@ -88,7 +92,7 @@ class MlaModule final : public Attention {
     const std::array calls = {LinearCall{q_a_proj_, low}, LinearCall{kv_a_proj_, latents}};
     primitives_.linear_group(x, calls, pass);
     q_a_layernorm_->forward(low, low, pass);
-    q_b_proj_->forward(low, q, pass);
+    q_b_proj_->apply(low, q, pass);
     if (indexer_) indexer_->forward(x, low, selected, pass);
   }
 

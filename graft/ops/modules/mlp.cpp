@@ -34,12 +34,12 @@ class MlpModule final : public Mlp {
     const TensorView up = pass.workspace.f32({x.rows(), params_.intermediate_size});
     if (params_.limit > 0.0F) {
       forward_limited(x, gate, up, pass);
-      return down_proj_->forward(gate, y, pass);
+      return down_proj_->apply(gate, y, pass);
     }
     const Activation inner =
         primitives_.gate_up(x, {gate_proj_, gate}, {up_proj_, up}, params_.gate,
-                            down_proj_->input_format(x.rows()), pass);
-    down_proj_->forward(inner, y, pass);
+                            down_proj_->wanted_format(x.rows(), pass), pass);
+    down_proj_->apply(inner, y, pass);
   }
 
  private:

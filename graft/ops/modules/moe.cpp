@@ -65,7 +65,7 @@ class MoeModule final : public Mlp {
     TensorView gates;
     if (shared_expert_gate_) {
       gates = pass.workspace.f32({x.rows(), 1});
-      shared_expert_gate_->forward(x, gates, pass);
+      shared_expert_gate_->apply(x, gates, pass);
     }
     experts_->end(routed, routing, y, pass);
     primitives_.add_gated(y, shared, gates, pass);

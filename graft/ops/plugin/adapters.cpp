@@ -232,6 +232,8 @@ std::unique_ptr<Operator> from_plugin(Role role, PluginInstance instance) {
     case Role::HyperConnection:
     case Role::KvCache:
     case Role::StateCache:
+    case Role::VisionTower:
+    case Role::Projector:
       return nullptr;
   }
   return nullptr;

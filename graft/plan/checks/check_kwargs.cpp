@@ -30,6 +30,8 @@ constexpr std::array kRoleKeys = {
     RoleKey{"backend", Role::Experts, "llamafile"},
     RoleKey{"absorb_for_prefill", Role::Attention, "false"},
     RoleKey{kPrefillThreshold, Role::Model, "0"},
+    RoleKey{"max_cache_size", Role::KvCache, "0"},
+    RoleKey{"chunk_size", Role::KvCache, "0"},
 };
 
 // Null for other keys.
@@ -113,6 +115,15 @@ class Check {
       findings_.error(line, str(row.key, " must be true or false, not \"", value, "\""));
     } else if (row.key == kPrefillThreshold) {
       // apply_prefill_threshold() reads it when all modules are placed.
+    } else if (row.role == Role::KvCache) {
+      findings_.warning(line,
+                        row.key == "chunk_size"
+                            ? str("chunk_size: ", value,
+                                  " has no effect: --chunk-prefill, in serve "
+                                  "--max-num-batched-tokens, bounds the tokens of a step")
+                            : str("max_cache_size: ", value,
+                                  " has no effect: all layers have as many blocks; --kv-blocks "
+                                  "sets their number, --max-model-len the longest sequence"));
     } else if (!is_neutral(row, value) && (op != nullptr || is_structural(module_.role))) {
       findings_.warning(line, str(row.key, ": ", value, " has no effect: ",
                                   op == nullptr ? "this build" : op->name, " does not support it"));

@@ -57,6 +57,31 @@ TEST(CheckKwargs, ValidValuesHaveNoFindings) {
       "");
 }
 
+TEST(CheckKwargs, KeysAndValuesAreOneCache) {
+  const auto rules = [](std::string_view keys, std::string_view values) {
+    return str("- match: {name: '\\.k_cache$'}\n  replace: {class: default, kwargs: {", keys,
+               "}}\n- match: {name: '\\.v_cache$'}\n  replace: {class: default, kwargs: {", values,
+               "}}\n");
+  };
+  EXPECT_EQ(check(rules("quantize: q8_0", "quantize: q8_0"), kNoGpu), "");
+  EXPECT_EQ(check(rules("quantize: INT8", "quantize: INT8"), kNoGpu), "");
+  EXPECT_EQ(check(rules("quantize: false", "quantize: false"), kOneGpu), "");
+  EXPECT_NE(check(rules("quantize: q8_0", "quantize: q4_0"), kNoGpu)
+                .find("r.yaml:3: error: keys and values have one cache"),
+            std::string::npos);
+  EXPECT_NE(check(rule("kv_cache", "quantize: q8_0, dtype: f16"), kNoGpu)
+                .find("quantize and dtype: set one of them"),
+            std::string::npos);
+  EXPECT_NE(check(rule("kv_cache", "quantize: nf4"), kNoGpu).find("nf4"), std::string::npos);
+  EXPECT_NE(check(rule("kv_cache", "quantize: q8_0"), kOneGpu).find("q8_0"), std::string::npos)
+      << "GPUs have no such type";
+  const std::string sizes =
+      check(rule("kv_cache", "max_cache_size: 4096, chunk_size: 128"), kNoGpu);
+  EXPECT_NE(sizes.find("max_cache_size: 4096 has no effect"), std::string::npos) << sizes;
+  EXPECT_NE(sizes.find("chunk_size: 128 has no effect"), std::string::npos) << sizes;
+  EXPECT_EQ(sizes.find("error"), std::string::npos) << sizes;
+}
+
 TEST(CheckKwargs, ValuesOnTheCpu) {
   EXPECT_EQ(check(rule("kv_cache", "dtype: q5_1"), kNoGpu),
             "r.yaml:2: error: cpu.kv_cache: dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 or "

@@ -7,6 +7,8 @@
 namespace graft::plan {
 namespace {
 
+constexpr std::string_view kCacheName = "kv_cache";
+
 bool in_layers(const std::vector<LayerRange>& ranges, std::int64_t layer) {
   return std::any_of(ranges.begin(), ranges.end(), [&](const LayerRange& range) {
     return range.first <= layer && layer <= range.last;
@@ -53,13 +55,32 @@ bool Matcher::matches(Entry& entry, const ModuleSpec& module) {
   }
   if (!entry.name) return true;
   try {
-    return entry.name->search(module.name);
+    if (entry.name->search(module.name)) return true;
+    if (module.role != ops::Role::KvCache || module.last_name() != kCacheName) return false;
+    const std::string parent = module.name.substr(0, module.name.size() - kCacheName.size());
+    return entry.name->search(parent + "k_cache") || entry.name->search(parent + "v_cache");
   } catch (const Error& error) {
     // The pattern hit the search limit. Disable it: every further search would take as long.
     findings_.error(rule.line, str("match.name: ", error.what()));
     entry.usable = false;
     return false;
   }
+}
+
+// Keys and values are one cache: a rule for the second of them must ask for what the first got.
+void Matcher::match_other_half(Entry& entry, const ModuleSpec& module, const Rule& winner) {
+  const Rule& rule = *entry.rule;
+  if (!entry.name || entry.name->search(module.name)) return;
+  if (rule.kwargs == winner.kwargs) {
+    ++entry.num_applied;
+    return;
+  }
+  findings_.error(
+      rule.line,
+      str("keys and values have one cache: its rule must have the kwargs of the rule at "
+          "line ",
+          winner.line),
+      &module, "kwargs of k_cache and v_cache");
 }
 
 std::optional<std::size_t> Matcher::match(const ModuleSpec& module, const Rule* stopped_by) {
@@ -71,6 +92,7 @@ std::optional<std::size_t> Matcher::match(const ModuleSpec& module, const Rule* 
     ++entry.num_matched;
     if (first != nullptr) {
       entry.shadowed_by.insert(first->line);
+      if (winner && module.role == ops::Role::KvCache) match_other_half(entry, module, *first);
     } else {
       ++entry.num_applied;
       winner = i;

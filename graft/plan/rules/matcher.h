@@ -1,4 +1,5 @@
 // Finds the rule that applies to a module (the first that matches) and the rules that never apply.
+// A KV cache "x.kv_cache" also has the names "x.k_cache" and "x.v_cache".
 
 #pragma once
 
@@ -37,6 +38,7 @@ class Matcher {
     std::set<int> shadowed_by;  // lines of the earlier rules that matched the same modules
   };
   bool matches(Entry& entry, const ModuleSpec& module);
+  void match_other_half(Entry& entry, const ModuleSpec& module, const Rule& winner);
 
   std::span<const ClassBase> class_bases_;
   Collector& findings_;

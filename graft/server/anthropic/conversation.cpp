@@ -6,6 +6,7 @@
 
 #include "graft/base/text/str.h"
 #include "graft/server/json_text.h"
+#include "graft/server/message_parts.h"
 
 namespace graft::server::anthropic {
 namespace {
@@ -42,8 +43,19 @@ std::string block_text(const Fields& block) {
   const std::string type = block.required_string("type");
   if (type == "text") return block.required_string("text");
   if (type == "document") return document_text(block);
-  if (type == "image") block.fail_at("type", "images are not supported by this model");
+  if (type == "image") block.fail_at("type", "images are read from messages of the user only");
   block.fail_at("type", str("'", type, "' is not supported here"));
+}
+
+// The URL of an image block.
+std::string image_url(const Fields& block) {
+  const auto source = block.object("source");
+  if (!source) block.fail_at("source", "is missing");
+  const std::string type = source->required_string("type");
+  if (type == "url") return source->required_string("url");
+  if (type != "base64") source->fail_at("type", str("'", type, "' is not 'base64' or 'url'"));
+  return str("data:", source->required_string("media_type"), ";base64,",
+             source->required_string("data"));
 }
 
 // A text, or the texts of a list of blocks, a line each.
@@ -82,21 +94,20 @@ OrderedJson tool_message(const Fields& block) {
 
 // Results of tools become messages of their own.
 void add_user(const Fields& message, OrderedJson& messages) {
-  std::string text;
-  bool has_text = false;
+  MessageParts parts;
   const auto flush = [&] {
-    if (has_text) messages.push_back({{"role", "user"}, {"content", std::move(text)}});
-    text.clear();
-    has_text = false;
+    if (!parts.empty()) messages.push_back({{"role", "user"}, {"content", parts.take()}});
   };
   message.for_each_object("content", [&](const Fields& block) {
-    if (block.required_string("type") == "tool_result") {
+    const std::string type = block.required_string("type");
+    if (type == "tool_result") {
       flush();
       messages.push_back(tool_message(block));
-      return;
+    } else if (type == "image") {
+      parts.add_image(image_url(block));
+    } else {
+      parts.add_text(block_text(block));
     }
-    append_line(text, block_text(block));
-    has_text = true;
   });
   flush();
 }

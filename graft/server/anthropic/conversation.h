@@ -9,7 +9,8 @@
 namespace graft::server::anthropic {
 
 // `system` and `messages`. Throws ApiError 400 that names the block ("messages[2].content[1].type:
-// …"), also for what no template takes: images, files, results of server tools.
+// …"), also for what no template takes: files, results of server tools, images of others
+// than the user.
 OrderedJson read_conversation(const Fields& fields);
 
 // `tools` as functions; null: none. Throws ApiError 400 for tools that the API itself defines.

@@ -22,14 +22,14 @@ void create(const HandlerContext& context,
             Lease lease) {
   LoadedModel& model = *lease;
   const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
-  GenerationInput input = {
-      .prompts = {prompt.tokens},
-      .params = request.sampling.for_model(model),
-      .client = context.access.client_of(exchange->request()),
-      .options = {.cache_salt = context.access.cache_salt(exchange->request())},
-      .is_stream = request.is_stream,
-      .stream_head = event_head(),
-      .structured_field = request.sampling.structured_field};
+  GenerationInput input = {.prompts = {prompt.tokens},
+                           .params = request.sampling.for_model(model),
+                           .client = context.access.client_of(exchange->request()),
+                           .options = {.cache_salt = context.access.cache_salt(exchange->request()),
+                                       .images = prompt.images},
+                           .is_stream = request.is_stream,
+                           .stream_head = event_head(),
+                           .structured_field = request.sampling.structured_field};
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   constrain_output(prompt,
                    {.choice = request.tool_choice,
@@ -38,10 +38,10 @@ void create(const HandlerContext& context,
                    input);
   MessagesResponseOptions options = {
       .id = openai::new_id("msg_"),
-      .model = model.name(),
+      .model = lease.name(),
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls,
                               request.single_call),
-      .num_prompt = static_cast<std::int64_t>(prompt.tokens.size()),
+      .num_prompt = prompt.num_tokens(),
       .is_stream = request.is_stream,
       .shows_thinking = request.shows_thinking};
   start_generation(exchange, std::move(lease), std::move(input),
@@ -53,7 +53,7 @@ void count_tokens(const http::ExchangePtr& exchange,
                   const MessagesRequest& request,
                   LoadedModel& model) {
   const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
-  exchange->respond({.body = ordered_text({{"input_tokens", prompt.tokens.size()}})});
+  exchange->respond({.body = ordered_text({{"input_tokens", prompt.num_tokens()}})});
 }
 
 }  // namespace

@@ -16,13 +16,28 @@ namespace {
 
 // Clients send fields of new features by name; one that is not known here must not be ignored.
 void reject_unknown(const Fields& fields) {
-  fields.reject_unknown({"model",         "messages",       "max_tokens",
-                         "metadata",      "service_tier",   "system",
-                         "temperature",   "stop_sequences", "stream",
-                         "thinking",      "tool_choice",    "tools",
-                         "top_k",         "top_p",          "container",
-                         "mcp_servers",   "cache_control",  "context_management",
-                         "output_config", "output_format",  "inference_geo",
+  fields.reject_unknown({"model",
+                         "lora",
+                         "messages",
+                         "max_tokens",
+                         "metadata",
+                         "service_tier",
+                         "system",
+                         "temperature",
+                         "stop_sequences",
+                         "stream",
+                         "thinking",
+                         "tool_choice",
+                         "tools",
+                         "top_k",
+                         "top_p",
+                         "container",
+                         "mcp_servers",
+                         "cache_control",
+                         "context_management",
+                         "output_config",
+                         "output_format",
+                         "inference_geo",
                          "betas"});
 }
 
@@ -146,7 +161,7 @@ MessagesRequest read_count_request(const OrderedJson& body) {
   reject_unknown(fields);
   reject_server_features(fields);
   MessagesRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.conversation.messages = read_conversation(fields);
   request.conversation.continue_final_message = ends_with_assistant(request.conversation.messages);
   read_call_options(fields, request);

@@ -124,7 +124,7 @@ const RejectedMessages kRejectedMessages[] = {
     {R"(,"messages":[{"role":"tool","content":"x"}])", "messages[0].role"},
     {R"(,"messages":[{"role":"user"}])", "messages[0].content"},
     {R"(,"messages":[{"role":"user","content":[{"type":"image","source":{}}]}])",
-     "messages[0].content[0].type"},
+     "messages[0].content[0].source.type"},
     {R"(,"messages":[{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
     {R"(,"messages":[{"role":"user","content":[{"type":"tool_result","content":"x"}]}])",
      "messages[0].content[0].tool_use_id"},

@@ -90,7 +90,9 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
     reservation_ = reserve(*lease_, context_.clients, client, size);
     result_.vectors.resize(texts.size());
     const api::SubmitOptions options = {
-        .client = client.id, .cache_salt = context_.access.cache_salt(exchange_->request())};
+        .client = client.id,
+        .cache_salt = context_.access.cache_salt(exchange_->request()),
+        .adapter = lease_.adapter};
     try {
       for (std::size_t i = 0; i < texts.size(); ++i) {
         const auto store = [self = shared_from_this(), i](const api::Update& update) {
@@ -136,7 +138,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
 
   void finish() {
     with_error_response(exchange_, [this] {
-      exchange_->log_field("model", lease_->name());
+      exchange_->log_field("model", lease_.name());
       exchange_->log_field("prompt_tokens", result_.num_tokens);
       if (error_) throw Failure(*error_);
       context_.metrics.embedded(lease_->name(), static_cast<std::int64_t>(result_.vectors.size()),

@@ -68,6 +68,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
       throw;
     }
     input_.prompts = {};  // the engine has its own copy
+    input_.snapshot = nullptr;
+    list_running();
     exchange_->on_disconnect([weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->abort();
     });
@@ -84,11 +86,29 @@ class Generation : public std::enable_shared_from_this<Generation> {
     Clock::time_point time = {};
   };
 
+  // Those that have finished since are not listed.
+  void list_running() {
+    std::shared_ptr<void> listed =
+        context_.running.add({.id = exchange_->request().id,
+                              .path = exchange_->request().path,
+                              .model = lease_->name(),
+                              .loaded = lease_,
+                              .requests = requests_,
+                              .num_samples = input_.params.n * num_copies_,
+                              .is_copied = num_copies_ > 1});
+    const std::lock_guard lock(mutex_);
+    if (num_running_ > 0) listed_ = std::move(listed);
+  }
+
   api::RequestId submit(std::size_t prompt) {
     const auto forward = [self = shared_from_this(), prompt](const api::Update& update) {
       self->enqueue({.prompt = prompt, .update = update, .time = Clock::now()});
     };
     try {
+      if (input_.snapshot != nullptr) {
+        return lease_->llm().restore(std::move(*input_.snapshot), input_.snapshot_name, forward,
+                                     input_.client.id);
+      }
       return lease_->llm().submit(input_.prompts[prompt], input_.params, forward, input_.options);
     } catch (const grammar::GrammarError& error) {
       const std::string& field = input_.structured_field;
@@ -106,7 +126,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     queued_bytes_ += bytes_of(queued.update);
     count_use(queued);
     // The client may read for long after the engine has finished.
-    if (queued.update.finish && --num_running_ == 0) reservation_.release();
+    if (queued.update.finish && --num_running_ == 0) {
+      reservation_.release();
+      listed_ = nullptr;
+    }
     queue_.push_back(std::move(queued));
     if (!has_begun_) return;
     set_paused(queued_bytes_ > context_.max_queued_bytes);
@@ -253,7 +276,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void finish() {
     usage_.total_seconds = seconds_between(start_, Clock::now());
-    exchange_->log_field("model", lease_->name());
+    exchange_->log_field("model", lease_.name());
     exchange_->log_field("prompt_tokens", usage_.num_prompt);
     exchange_->log_field("cached_tokens", usage_.num_cached);
     exchange_->log_field("output_tokens", usage_.num_output);
@@ -281,6 +304,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::deque<QueuedUpdate> queue_;
   std::size_t queued_bytes_ = 0;
   Reservation reservation_;
+  std::shared_ptr<void> listed_;        // in context_.running
   std::vector<bool> has_begun_prompt_;  // its first output token was queued
   std::int64_t num_running_;            // samples without a queued end
   bool is_active_ = false;              // a task works on the queue, or waits until it can write
@@ -325,6 +349,7 @@ void start_generation(const http::ExchangePtr& exchange,
     reserved.num_prompt_tokens += static_cast<std::int64_t>(prompt.size());
   Reservation reservation = reserve(*lease, context.clients, input.client, reserved);
   input.options.client = input.client.id;
+  input.options.adapter = lease.adapter;
   const auto generation =
       std::make_shared<Generation>(exchange, std::move(lease), std::move(reservation),
                                    std::move(input), num_copies, std::move(writer), context);

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "graft/api/llm.h"
+#include "graft/engine/snapshot.h"
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/request_limits.h"
+#include "graft/server/generation/running.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
 #include "graft/server/metrics/metrics.h"
@@ -58,6 +60,9 @@ struct GenerationInput {
   http::StreamHead stream_head = {};
   std::string structured_field = {};  // of params.structured_output, for messages
   RequestSize size = {};              // prompts and is_stream are set by start_generation()
+  // A saved sequence that goes on instead of a new one; `prompts` has its prompt.
+  std::shared_ptr<engine::Snapshot> snapshot = {};
+  std::string snapshot_name = {};
 };
 
 struct GenerationContext {
@@ -67,6 +72,7 @@ struct GenerationContext {
   std::int64_t max_waiting = 0;  // queued sequences, beyond those that run
   RequestLimits limits = {};
   std::size_t max_queued_bytes = 0;  // of updates, before the engine pauses a request
+  RunningGenerations& running;
 };
 
 // Returns once the prompts are submitted. Throws Error or ApiError before anything is sent.

@@ -65,7 +65,7 @@ std::vector<api::TokenId> encode_prompt(LoadedModel& model,
 api::ChatPrompt chat_prompt(LoadedModel& model, const api::Conversation& conversation) {
   api::ChatPrompt prompt = model.format().render_prompt(conversation);
   check_fits(model, prompt.text);
-  prompt.tokens = model.format().encode(prompt);
+  model.format().encode(prompt);
   return prompt;
 }
 

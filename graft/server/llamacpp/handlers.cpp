@@ -47,7 +47,7 @@ void complete(const HandlerContext& context,
     for (const api::TokenId stop : fill_stop_tokens(model.tokenizer()))
       input.params.stop_token_ids.push_back(stop);
   }
-  ResponseOptions options = {.model = model.name(),
+  ResponseOptions options = {.model = lease.name(),
                              .prompt = model.tokenizer().decode(input.prompts[0], true),
                              .is_stream = request.is_stream,
                              .return_tokens = request.return_tokens,
@@ -79,7 +79,7 @@ OrderedJson props_json(LoadedModel& model) {
           {"total_slots", config.max_num_seqs},
           {"model_alias", model.name()},
           {"model_path", model.name()},
-          {"modalities", {{"vision", false}, {"audio", false}}},
+          {"modalities", {{"vision", model.llm().has_vision()}, {"audio", false}}},
           {"chat_template", model.info().chat_template},
           {"bos_token", token_name(tokenizer, tokenizer.bos())},
           {"eos_token", token_name(tokenizer, tokenizer.eos())},

@@ -36,7 +36,7 @@ Request read_common(const OrderedJson& body, std::initializer_list<std::string_v
   const Fields fields(body);
   openai::check_known(fields, own);
   Request request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   const OrderedJson* bias = fields.find("logit_bias");
   if (bias != nullptr && bias->is_array()) {
     const OrderedJson rest = without(body, "logit_bias");
@@ -65,8 +65,8 @@ Request read_common(const OrderedJson& body, std::initializer_list<std::string_v
 
 Request read_completion(const OrderedJson& body) {
   const Fields fields(body);
-  Request request = read_common(
-      body, {"model", "prompt", "n_predict", "max_tokens", "n_probs", "stream", "return_tokens"});
+  Request request = read_common(body, {"model", "lora", "prompt", "n_predict", "max_tokens",
+                                       "n_probs", "stream", "return_tokens"});
   std::vector<api::Prompt> prompts = openai::read_prompts(fields, "prompt");
   if (prompts.size() != 1)
     fields.fail_at("prompt", str("has ", prompts.size(), " prompts, use /v1/completions"));
@@ -77,7 +77,7 @@ Request read_completion(const OrderedJson& body) {
 Request read_infill(const OrderedJson& body) {
   const Fields fields(body);
   Request request =
-      read_common(body, {"model", "prompt", "n_predict", "max_tokens", "n_probs", "stream",
+      read_common(body, {"model", "lora", "prompt", "n_predict", "max_tokens", "n_probs", "stream",
                          "return_tokens", "input_prefix", "input_suffix", "input_extra"});
   request.is_infill = true;
   request.prompt =

@@ -171,6 +171,9 @@ constexpr StatRow kStatGauges[] = {
 };
 
 constexpr StatRow kStatCounters[] = {
+    {"graft:kv_out_of_window_blocks_total",
+     "KV-cache blocks that running sequences freed because they left every sliding window.",
+     &engine::EngineStats::num_out_of_window_blocks},
     {"vllm:num_preemptions_total", "Number of preempted sequences.",
      &engine::EngineStats::num_preemptions},
     {"vllm:prefix_cache_queries_total", "Tokens queried in the prefix cache.",

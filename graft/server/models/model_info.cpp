@@ -98,6 +98,7 @@ ModelInfo read_model_info(const std::string& name, const std::filesystem::path& 
   info.num_heads = config.num_attention_heads;
   info.num_kv_heads = config.num_key_value_heads;
   info.feed_forward_length = config.intermediate_size;
+  info.has_vision = config.vision.has_value();
   info.parameters = sampling_defaults(config);
   info.chat_template = source->tokenizer().chat_template;
   read_files(*source, info);

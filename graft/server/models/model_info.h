@@ -25,6 +25,7 @@ struct ModelInfo {
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;
   std::int64_t feed_forward_length = 0;
+  bool has_vision = false;  // reads images
   std::string parameters = {};     // the model's own sampling defaults, one "name value" per line
   std::string chat_template = {};  // empty: none
   // Of a created model.

@@ -39,6 +39,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
 
   struct Entry {
     NamedPath named;
+    std::vector<api::AdapterSource> adapters = {};
     std::shared_ptr<LoadedModel> model = {};
     std::int64_t num_leases = 0;
     Clock::time_point last_used = {};
@@ -57,6 +58,7 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
   State(PoolConfig given, Post given_post) : config(std::move(given)), post(std::move(given_post)) {
     for (const NamedPath& named : config.models)
       entries.push_back({.named = named, .keep_alive_seconds = config.keep_alive_seconds});
+    if (!entries.empty()) entries.front().adapters = config.llm.adapters;
   }
 
   Entry& at(const std::string& name) {
@@ -87,8 +89,8 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return found;
   }
 
-  // Ignores case, the name of a hub, and ":latest" on either side. Throws ApiError 404.
-  Entry& resolve(const std::string& name) {
+  // Ignores case, the name of a hub, and ":latest" on either side. Null: not found.
+  Entry* find_entry(const std::string& name) {
     constexpr std::string_view kLatest = ":latest";
     const auto bare = [&](std::string text) {
       text = http::lower_case(text);
@@ -102,11 +104,49 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
         const bool is_match = is_exact
                                   ? http::lower_case(entry.named.name) == http::lower_case(name)
                                   : bare(entry.named.name) == bare(name);
-        if (!entry.is_removed && (name.empty() || is_match)) return entry;
+        if (!entry.is_removed && (name.empty() || is_match)) return &entry;
       }
     }
-    if (Entry* entry = only_type(bare(name))) return *entry;
+    return only_type(bare(name));
+  }
+
+  // "MODEL:ADAPTER"; null: not of this form, or no such model.
+  struct WithAdapter {
+    Entry* entry = nullptr;
+    const api::AdapterSource* adapter = nullptr;  // null: the model has no such adapter
+  };
+  WithAdapter find_adapter(const std::string& name) {
+    const std::size_t colon = name.rfind(':');
+    Entry* entry = colon == std::string::npos ? nullptr : find_entry(name.substr(0, colon));
+    if (entry == nullptr) return {};
+    const auto found =
+        std::ranges::find(entry->adapters, name.substr(colon + 1), &api::AdapterSource::name);
+    return {.entry = entry, .adapter = found == entry->adapters.end() ? nullptr : &*found};
+  }
+
+  // Throws ApiError 404. `adapter` is set when the name has one.
+  Entry& resolve(const std::string& name, std::string& adapter) {
+    if (Entry* entry = find_entry(name)) return *entry;
+    const WithAdapter found = find_adapter(name);
+    if (found.adapter == nullptr) fail_not_found(name, found.entry);
+    adapter = found.adapter->name;
+    return *found.entry;
+  }
+
+  Entry& resolve(const std::string& name) {
+    if (Entry* entry = find_entry(name)) return *entry;
+    fail_not_found(name, nullptr);
+  }
+
+  [[noreturn]] void fail_not_found(const std::string& name, const Entry* base) {
     std::string all;
+    if (base != nullptr && !base->adapters.empty()) {
+      for (const api::AdapterSource& adapter : base->adapters)
+        all += (all.empty() ? "" : ", ") + adapter.name;
+      throw ApiError(
+          404, str("model '", name, "' not found; adapters of '", base->named.name, "': ", all),
+          "model", "model_not_found");
+    }
     for (const std::string& known : names())
       all += (all.empty() ? "" : ", ") + known;
     throw ApiError(404, str("model '", name, "' not found; available: ", all), "model",
@@ -287,9 +327,13 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
     return max > num_loaded ? max - num_loaded : 1;
   }
 
-  std::shared_ptr<LoadedModel> new_model(const NamedPath& named, std::size_t num_sharing) const {
+  std::shared_ptr<LoadedModel> new_model(const NamedPath& named,
+                                         const std::vector<api::AdapterSource>& adapters,
+                                         std::size_t num_sharing) const {
     const ModelInfo info = read_model_info(named.name, named.path);
     api::LlmConfig llm = config.llm;
+    llm.adapters = adapters;
+    llm.default_adapter.clear();  // requests name theirs
     if (info.num_ctx > 0) {
       const std::int64_t max =
           llm.engine.max_model_len > 0 ? llm.engine.max_model_len : info.context_length;
@@ -329,9 +373,10 @@ struct ModelPool::State : std::enable_shared_from_this<ModelPool::State> {
       std::shared_ptr<LoadedModel> model;
       error = {};
       const std::size_t sharing = num_sharing();
+      const std::vector<api::AdapterSource> adapters = entry.adapters;
       lock.unlock();
       try {
-        model = new_model(entry.named, sharing);
+        model = new_model(entry.named, adapters, sharing);
       } catch (const OutOfMemory& thrown) {
         error = {.text = thrown.what(), .is_out_of_memory = true};
       } catch (const std::exception& thrown) {
@@ -431,12 +476,44 @@ ModelPool::~ModelPool() {
 
 std::string ModelPool::resolve(const std::string& name) const {
   const std::lock_guard lock(state_->mutex);
-  return state_->resolve(name).named.name;
+  std::string adapter;
+  return state_->resolve(name, adapter).named.name;
 }
 
 NamedPath ModelPool::find(const std::string& name) const {
   const std::lock_guard lock(state_->mutex);
   return state_->resolve(name).named;
+}
+
+ModelPool::Found ModelPool::look_up(const std::string& name) const {
+  const std::lock_guard lock(state_->mutex);
+  if (const State::Entry* entry = state_->find_entry(name))
+    return {.model = entry->named, .adapter = {}};
+  const State::WithAdapter found = state_->find_adapter(name);
+  if (found.adapter == nullptr) state_->fail_not_found(name, found.entry);
+  return {.model = found.entry->named, .adapter = *found.adapter};
+}
+
+std::vector<api::AdapterSource> ModelPool::adapters(const std::string& name) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->at(name).adapters;
+}
+
+void ModelPool::add_adapter(const std::string& name, const api::AdapterSource& source) {
+  const std::lock_guard lock(state_->mutex);
+  std::vector<api::AdapterSource>& adapters = state_->at(name).adapters;
+  std::erase_if(adapters, [&](const auto& adapter) { return adapter.name == source.name; });
+  adapters.push_back(source);
+}
+
+void ModelPool::remove_adapter(const std::string& name, const std::string& adapter) {
+  const std::lock_guard lock(state_->mutex);
+  std::erase_if(state_->at(name).adapters,
+                [&](const auto& source) { return source.name == adapter; });
+}
+
+std::string Lease::name() const {
+  return adapter.empty() ? (*this)->name() : str((*this)->name(), ':', adapter);
 }
 
 void ModelPool::put(const NamedPath& named) {
@@ -474,8 +551,15 @@ void ModelPool::acquire(const std::string& name,
                         Failed failed,
                         std::optional<double> keep_alive_seconds) {
   std::unique_lock lock(state_->mutex);
-  State::Entry& entry = state_->resolve(name);
+  std::string adapter;
+  State::Entry& entry = state_->resolve(name, adapter);
   const std::string resolved = entry.named.name;
+  if (!adapter.empty()) {
+    ready = [adapter, ready = std::move(ready)](Lease lease) {
+      lease.adapter = adapter;
+      ready(std::move(lease));
+    };
+  }
   if (keep_alive_seconds) entry.keep_alive_seconds = *keep_alive_seconds;
   if (entry.model && !entry.is_draining && !entry.has_failed()) {
     Lease lease = state_->lease_of(entry);
@@ -506,7 +590,7 @@ std::vector<std::string> ModelPool::names() const {
 }
 
 ModelInfo ModelPool::info(const std::string& name) const {
-  const NamedPath named = find(name);
+  const NamedPath named = look_up(name).model;
   ModelInfo info = read_model_info(named.name, named.path);
   const std::int64_t max_model_len = state_->config.llm.engine.max_model_len;
   if (max_model_len > 0) info.context_length = std::min(info.context_length, max_model_len);

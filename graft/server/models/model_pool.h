@@ -23,7 +23,14 @@
 namespace graft::server {
 
 // A reference to a loaded model; the model is not unloaded while a lease on it exists.
-using Lease = std::shared_ptr<LoadedModel>;
+struct Lease : std::shared_ptr<LoadedModel> {
+  using std::shared_ptr<LoadedModel>::shared_ptr;
+
+  // "MODEL" or "MODEL:ADAPTER", for answers.
+  std::string name() const;
+
+  std::string adapter = {};  // of the request; empty: none
+};
 
 struct NamedPath {
   std::string name;
@@ -45,12 +52,12 @@ struct PoolEvent {
 
 struct PoolConfig {
   std::vector<NamedPath> models = {};  // the first serves requests without a model name
-  api::LlmConfig llm = {};
-  std::string chat_template = {};   // overrides the models' own templates; empty: none
-  double keep_alive_seconds = 300;  // idle time before unloading; negative: never
-  std::size_t max_loaded = 0;       // max models in memory; 0: as memory allows
-  std::size_t max_loading = 256;    // max requests waiting for a model to load
-  double switch_seconds = 10;       // wait of a model before one in use is drained for it
+  api::LlmConfig llm = {};             // its adapters are those of the first model
+  std::string chat_template = {};      // overrides the models' own templates; empty: none
+  double keep_alive_seconds = 300;     // idle time before unloading; negative: never
+  std::size_t max_loaded = 0;          // max models in memory; 0: as memory allows
+  std::size_t max_loading = 256;       // max requests waiting for a model to load
+  double switch_seconds = 10;          // wait of a model before one in use is drained for it
   // Loads a model; throws Error, OutOfMemory when unloading others can help. Empty: LoadedModel.
   std::function<std::shared_ptr<LoadedModel>(const ModelInfo& info, const api::LlmConfig& llm)>
       load = {};
@@ -73,11 +80,24 @@ class ModelPool {
   // Waits for a model that is loading. Running sequences are aborted.
   ~ModelPool();
 
-  // The canonical name of a model: ignores case and a ":latest" suffix; "" is the first model.
+  // The canonical name of a model: ignores case, a ":latest" suffix and the name of one of its
+  // adapters; "" is the first model.
   // Throws ApiError 404.
   std::string resolve(const std::string& name) const;
   // Likewise, with its path.
   NamedPath find(const std::string& name) const;
+  // The model and, for "MODEL:ADAPTER", one of its adapters. Throws ApiError 404.
+  struct Found {
+    NamedPath model;
+    std::optional<api::AdapterSource> adapter;
+  };
+  Found look_up(const std::string& name) const;
+
+  // The adapters that requests may name, loaded with the model: `name` is canonical.
+  std::vector<api::AdapterSource> adapters(const std::string& name) const;
+  // What was loaded into or unloaded from a loaded model, for when it is loaded again.
+  void add_adapter(const std::string& name, const api::AdapterSource& source);
+  void remove_adapter(const std::string& name, const std::string& adapter);
 
   // Adds a model, or replaces the one of this name, in its place of the list. Requests that use the
   // replaced one end with it.
@@ -86,9 +106,9 @@ class ModelPool {
   // ApiError 404.
   void remove(const std::string& name);
 
-  // Calls `ready` with a lease: immediately when the model is loaded, otherwise later on another
-  // thread; calls `failed` when loading fails. Throws ApiError 404, or 429 when max_loading
-  // requests wait.
+  // `name` may be that of an adapter. Calls `ready` with a lease: immediately when the model is
+  // loaded, otherwise later on another thread; calls `failed` when loading fails. Throws ApiError
+  // 404, or 429 when max_loading requests wait.
   void acquire(const std::string& name,
                Ready ready,
                Failed failed,

@@ -7,14 +7,15 @@ namespace graft::server::ollama {
 
 EmbedRequest read_embed(const OrderedJson& body, bool is_legacy) {
   const Fields fields(body);
-  fields.reject_unknown(
-      {"model", is_legacy ? "prompt" : "input", "truncate", "dimensions", "keep_alive", "options"});
+  fields.reject_unknown({"model", "lora", is_legacy ? "prompt" : "input", "truncate", "dimensions",
+                         "keep_alive", "options"});
   EmbedRequest request;
   request.texts = fields.strings(is_legacy ? "prompt" : "input");
   if (request.texts.empty()) fields.fail_at(is_legacy ? "prompt" : "input", "is missing");
   request.truncate = fields.boolean("truncate").value_or(true);
   request.dimensions = fields.integer("dimensions", 1).value_or(0);
-  request.model = fields.required_string("model");
+  fields.required_string("model");
+  request.model = read_model(fields);
   request.keep_alive_seconds = read_keep_alive(fields);
   request.num_ctx = read_options(fields).num_ctx;
   return request;

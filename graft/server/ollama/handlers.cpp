@@ -43,6 +43,8 @@ api::ChatPrompt prompt_of(const Request& request, LoadedModel& model) {
     prompt = chat_prompt(model, request.conversation);
   }
   prompt.tokens.insert(prompt.tokens.begin(), request.context.begin(), request.context.end());
+  for (api::PromptImage& image : prompt.images)
+    image.position += static_cast<std::int64_t>(request.context.size());
   return prompt;
 }
 
@@ -75,16 +77,18 @@ void generate(const HandlerContext& context,
       .prompts = {prompt.tokens},
       .params = options_for(request, model).for_model(model.llm().source().config()),
       .client = context.access.client_of(exchange->request()),
-      .options = {.cache_salt = context.access.cache_salt(exchange->request())},
+      .options = {.cache_salt = context.access.cache_salt(exchange->request()),
+                  .images = prompt.images},
       .is_stream = request.is_stream,
       .stream_head = {.content_type = "application/x-ndjson"},
       .structured_field = "format"};
-  limit_context(options_for(request, model).num_ctx, prompt.tokens.size(), input.params);
+  limit_context(options_for(request, model).num_ctx, static_cast<std::size_t>(prompt.num_tokens()),
+                input.params);
   if (!request.suffix.empty()) input.params.stop_token_ids = fill_stop_tokens(model.tokenizer());
   show_markers(model.tokenizer(), prompt, request.parse_tool_calls, input.params);
   api::constrain_after_reasoning(prompt, input.params);
   ResponseOptions options = {
-      .model = model.name(),
+      .model = lease.name(),
       .format = output_format(prompt, request.conversation.tools, request.parse_tool_calls),
       .is_chat = request.is_chat,
       .is_stream = request.is_stream,
@@ -92,7 +96,8 @@ void generate(const HandlerContext& context,
       .load_seconds = load_seconds,
       .tokenizer = &model.tokenizer(),
       .clock = unix_now};
-  if (!request.is_chat) options.context = prompt.tokens;
+  // A later prompt cannot refer to the images.
+  if (!request.is_chat && prompt.images.empty()) options.context = prompt.tokens;
   start_generation(exchange, std::move(lease), std::move(input),
                    std::make_unique<OllamaResponseWriter>(std::move(options)),
                    context.generation());
@@ -139,7 +144,7 @@ void embed(const HandlerContext& context, const http::ExchangePtr& exchange, boo
                 json = {{"embedding",
                          embedded.vectors.empty() ? std::vector<float>() : embedded.vectors[0]}};
               } else {
-                json = {{"model", lease->name()},
+                json = {{"model", lease.name()},
                         {"embeddings", embedded.vectors},
                         {"total_duration", static_cast<std::int64_t>(seconds_since(start) * 1e9)},
                         {"load_duration", static_cast<std::int64_t>(load_seconds * 1e9)},

@@ -19,6 +19,7 @@ std::string parameters_text(std::int64_t count) {
 
 OrderedJson capabilities(const ModelInfo& info) {
   OrderedJson list = {"completion", "embedding"};
+  if (info.has_vision) list.push_back("vision");
   if (info.chat_template.find("tools") != std::string::npos) list.push_back("tools");
   if (info.chat_template.find("think") != std::string::npos) list.push_back("thinking");
   return list;

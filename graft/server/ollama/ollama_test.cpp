@@ -49,7 +49,7 @@ TEST(OllamaRequest, WithoutPromptIsEmpty) {
 TEST(OllamaRequest, RejectsUnsupportedAndInvalidFields) {
   for (const char* more : {R"("format":"yaml")",
                            R"("format":[1])",
-                           R"("images":["x"])",
+                           R"("images":[1])",
                            R"("options":{"mirostat":2})",
                            R"("options":{"tfs_z":0.5})",
                            R"("options":{"num_keep":5})",

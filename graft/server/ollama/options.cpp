@@ -191,8 +191,6 @@ api::Thinking read_thinking(const Fields& fields, OrderedJson& template_variable
 }
 
 void reject_unsupported(const Fields& fields) {
-  const OrderedJson* images = fields.find("images");
-  if (images != nullptr && !images->empty()) fields.fail_at("images", "are not supported");
   if (!fields.string("template").value_or("").empty())
     fields.fail_at("template", "is not allowed per request, see graft serve --chat-template");
   for (const char* name : {"truncate", "shift"}) {

@@ -12,6 +12,7 @@ namespace {
 
 void check_names(const Fields& fields) {
   check_known(fields, {"model",
+                       "lora",
                        "messages",
                        "max_completion_tokens",
                        "max_tokens",
@@ -208,7 +209,7 @@ ChatRequest read_chat_request(const OrderedJson& body) {
   check_names(fields);
   reject_features(fields);
   ChatRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.conversation.messages = read_messages(fields);
   read_continuation(fields, request.conversation);
   request.conversation.parse_special = fields.boolean("parse_special").value_or(false);

@@ -105,11 +105,11 @@ std::vector<api::Prompt> read_prompts(const Fields& fields, const char* name) {
 
 CompletionRequest read_completion_request(const OrderedJson& body) {
   const Fields fields(body);
-  check_known(fields, {"model", "prompt", "suffix", "add_special_tokens", "best_of", "stream",
-                       "stream_options", "echo", "priority", "cache_salt", "max_tokens", "logprobs",
-                       "prompt_logprobs"});
+  check_known(fields, {"model", "lora", "prompt", "suffix", "add_special_tokens", "best_of",
+                       "stream", "stream_options", "echo", "priority", "cache_salt", "max_tokens",
+                       "logprobs", "prompt_logprobs"});
   CompletionRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.prompts = read_mixed_prompts(fields, "prompt");
   request.suffix = fields.string("suffix").value_or("");
   request.add_special_tokens = fields.boolean("add_special_tokens").value_or(true);

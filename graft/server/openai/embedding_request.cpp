@@ -8,9 +8,9 @@ namespace graft::server::openai {
 
 EmbeddingRequest read_embedding_request(const OrderedJson& body) {
   const Fields fields(body);
-  fields.reject_unknown({"model", "input", "encoding_format", "dimensions", "user"});
+  fields.reject_unknown({"model", "lora", "input", "encoding_format", "dimensions", "user"});
   EmbeddingRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.input = read_prompts(fields, "input");
   const std::string format = fields.string("encoding_format").value_or("float");
   if (format != "float" && format != "base64")

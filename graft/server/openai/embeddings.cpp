@@ -65,7 +65,7 @@ void embeddings(const HandlerContext& context, const http::ExchangePtr& exchange
       input.texts.push_back(encode_prompt(*lease, prompt));
     embed_async(context, exchange, lease, std::move(input),
                 [exchange, lease, request](const EmbeddingResult& embedded) {
-                  exchange->respond({.body = body_of(*request, lease->name(), embedded)});
+                  exchange->respond({.body = body_of(*request, lease.name(), embedded)});
                 });
   });
 }

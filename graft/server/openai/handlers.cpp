@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 #include "graft/server/api_error.h"
 #include "graft/server/fields.h"
 #include "graft/server/generation/fill_in_middle.h"
@@ -41,7 +42,8 @@ void chat(const HandlerContext& context,
       .params = request.sampling.for_model(model),
       .client = context.access.client_of(exchange->request()),
       .options = {.priority = request.priority,
-                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
+                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt),
+                  .images = prompt.images},
       .is_stream = request.is_stream,
       .stream_head = sse_head(),
       .structured_field = request.sampling.structured_field};
@@ -62,7 +64,7 @@ void chat(const HandlerContext& context,
       .prompt_logprobs = input.params.prompt_logprobs,
       .tokenizer = &model.tokenizer()};
   auto writer =
-      std::make_unique<ChatResponseWriter>(new_identity("chatcmpl", model.name()), options);
+      std::make_unique<ChatResponseWriter>(new_identity("chatcmpl", lease.name()), options);
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
                    context.generation());
 }
@@ -137,7 +139,7 @@ void complete(const HandlerContext& context,
   if (request.echo && options.wants_logprobs) options.prompts = input.prompts;
   input.size.num_prompt_logprobs = num_prompt_logprobs(input.prompts, request.prompt_logprobs) *
                                    static_cast<std::size_t>(input.params.n);
-  auto writer = std::make_unique<CompletionResponseWriter>(new_identity("cmpl", model.name()),
+  auto writer = std::make_unique<CompletionResponseWriter>(new_identity("cmpl", lease.name()),
                                                            std::move(options));
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),
                    context.generation());
@@ -157,11 +159,23 @@ OrderedJson model_json(const HandlerContext& context, const std::string& name) {
           {"max_model_len", info.context_length}};
 }
 
+// As vLLM lists adapters: `parent` is the base model, `root` the name of the adapter's folder.
+OrderedJson adapter_json(OrderedJson base, const api::AdapterSource& adapter) {
+  const auto name = base["id"].get<std::string>();
+  base["id"] = base["display_name"] = str(name, ':', adapter.name);
+  base["root"] = adapter.path.filename().string();
+  base["parent"] = name;
+  return base;
+}
+
 http::Response list_models(const HandlerContext& context) {
   OrderedJson list = OrderedJson::array();
   for (const std::string& name : context.models.names()) {
     try {
-      list.push_back(model_json(context, name));
+      const OrderedJson base = model_json(context, name);
+      list.push_back(base);
+      for (const api::AdapterSource& adapter : context.models.adapters(name))
+        list.push_back(adapter_json(base, adapter));
     } catch (const Error&) {
       // A model that cannot be loaded is left out; requests for it report the error.
     }
@@ -193,7 +207,7 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
 // The prompt tokens of a chat request.
 void count_chat(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
   const api::ChatPrompt prompt = chat_prompt(model, read_chat_request(body).conversation);
-  exchange->respond({.body = input_tokens_body(prompt.tokens.size())});
+  exchange->respond({.body = input_tokens_body(static_cast<std::size_t>(prompt.num_tokens()))});
 }
 
 void detokenize(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
@@ -207,7 +221,7 @@ template <class Work>
 http::Handler on_model(const HandlerContext& context, Work work) {
   return [&context, work](const http::ExchangePtr& exchange) {
     auto body = std::make_shared<const OrderedJson>(parse_body(exchange->take_body()));
-    const std::string model = Fields(*body).string("model").value_or("");
+    const std::string model = read_model(Fields(*body));
     context.with_model(exchange, model, [exchange, body, work](const Lease& lease) {
       work(exchange, *body, *lease);
     });
@@ -242,7 +256,10 @@ void add_api(Router& router, const HandlerContext& context, const std::string& r
   router.add_sync("GET", root + "/models/*", [&context](const http::Request& request) {
     constexpr std::string_view kModels = "/models/";
     const std::string name = request.path.substr(request.path.find(kModels) + kModels.size());
-    return http::Response{.body = ordered_text(model_json(context, context.models.resolve(name)))};
+    const ModelPool::Found found = context.models.look_up(name);
+    const OrderedJson base = model_json(context, found.model.name);
+    return http::Response{
+        .body = ordered_text(found.adapter ? adapter_json(base, *found.adapter) : base)};
   });
 }
 

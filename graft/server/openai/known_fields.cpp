@@ -109,8 +109,7 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     // Serving.
     {"id_slot", "is not supported: sequences have no fixed slots", -1},
     {"kv_transfer_params", kNo},
-    {"lora", kNo},
-    {"lora_path", kNo},
+    {"lora_path", "is not supported: load the adapter, and name it in lora or in model"},
     {"request_id", "is not supported: send the header X-Request-Id"},
     {"session_params", kNo},
     {"vllm_xargs", kNo},

@@ -34,7 +34,7 @@ TEST(KnownFields, FeaturesAreRefusedUnlessTheyAreOff) {
       {"repeat_last_n", "64", "-1"},
       {"id_slot", "0", "-1"},
       {"n_keep", "4", "0"},
-      {"lora", R"([{"id":0}])", "[]"},
+      {"lora_path", R"("/adapter")", R"("")"},
       {"top_n_sigma", "1", "-1"},
       {"length_penalty", "2", "1.0"},
       {"use_beam_search", "true", "false"},

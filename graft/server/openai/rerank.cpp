@@ -78,7 +78,7 @@ void respond_to(
       input.texts.push_back(encode_prompt(*lease, text));
     embed_async(context, exchange, lease, std::move(input),
                 [exchange, lease, body](const EmbeddingResult& embedded) {
-                  exchange->respond({.body = body(lease->name(), embedded)});
+                  exchange->respond({.body = body(lease.name(), embedded)});
                 });
   });
 }

@@ -31,9 +31,10 @@ std::vector<std::string> read_texts(const Fields& fields, const char* name) {
 
 RerankRequest read_rerank_request(const OrderedJson& body) {
   const Fields fields(body);
-  fields.reject_unknown({"model", "query", "documents", "top_n", "return_documents", "user"});
+  fields.reject_unknown(
+      {"model", "lora", "query", "documents", "top_n", "return_documents", "user"});
   RerankRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.query = fields.required_string("query");
   request.documents = read_texts(fields, "documents");
   const auto num_documents = static_cast<std::int64_t>(request.documents.size());
@@ -46,9 +47,9 @@ RerankRequest read_rerank_request(const OrderedJson& body) {
 
 ScoreRequest read_score_request(const OrderedJson& body) {
   const Fields fields(body);
-  fields.reject_unknown({"model", "text_1", "text_2", "queries", "documents", "user"});
+  fields.reject_unknown({"model", "lora", "text_1", "text_2", "queries", "documents", "user"});
   ScoreRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.texts = read_texts(fields, fields.has("queries") ? "queries" : "text_1");
   const std::vector<std::string> second =
       read_texts(fields, fields.has("documents") ? "documents" : "text_2");

@@ -13,7 +13,7 @@ TokenizeRequest read_tokenize_request(const OrderedJson& body) {
     return request;
   }
   fields.reject_unknown(
-      {"model", "prompt", "content", "add_special_tokens", "add_special", "parse_special"});
+      {"model", "lora", "prompt", "content", "add_special_tokens", "add_special", "parse_special"});
   request.text = fields.required_string(fields.has("content") ? "content" : "prompt");
   // vLLM's name, then llama.cpp's.
   request.add_special =
@@ -24,7 +24,7 @@ TokenizeRequest read_tokenize_request(const OrderedJson& body) {
 
 std::vector<api::TokenId> read_detokenize_request(const OrderedJson& body) {
   const Fields fields(body);
-  fields.reject_unknown({"model", "tokens"});
+  fields.reject_unknown({"model", "lora", "tokens"});
   if (!fields.has("tokens")) fields.fail_at("tokens", "is missing");
   return fields.token_ids("tokens");
 }

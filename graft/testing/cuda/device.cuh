@@ -49,6 +49,7 @@ class DeviceArray {
   explicit DeviceArray(std::size_t count) : count_(count) {
     check(cudaMalloc(reinterpret_cast<void**>(&data_), bytes() == 0 ? 1 : bytes()));
     check(cudaMemset(data_, 0xff, bytes()));
+    check(cudaDeviceSynchronize());  // streams do not wait for the default stream
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     upload(values);
@@ -62,6 +63,7 @@ class DeviceArray {
   std::size_t bytes() const { return count_ * sizeof(T); }
   void upload(const std::vector<T>& values) {
     check(cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());
   }
   // Synchronizes the device before copying.
   std::vector<T> download() const {

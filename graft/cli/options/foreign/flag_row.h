@@ -28,6 +28,7 @@ enum class Meaning : std::uint8_t {
   KeyType,     // of the KV cache; keys and values must have the same
   ValueType,
   Only,     // `to`, a list "a|b": accepted values, which are what graft does anyway
+  Mode,     // likewise; long_context is refused with what there is instead
   Refused,  // `to` says why, or graft's way; `from` may end in * for all flags that begin so
 };
 
@@ -47,6 +48,11 @@ inline constexpr std::string_view kPlacement =
     "modules are placed automatically; a rule file (--rules, docs/rules.md) places them by name";
 inline constexpr std::string_view kSampling =
     "requests decide, and the model's generation_config.json where they leave it out";
+inline constexpr std::string_view kNoLongContext =
+    "graft has no sparse attention over keys and values in host memory; it attends to the whole "
+    "context where it was computed. --max-model-len sets its length, --kv-cache-dtype q8_0 or q4_0 "
+    "(on CPUs) makes it smaller, --device cpu keeps it in host memory, --kv-host keeps earlier "
+    "prompts";
 inline constexpr std::string_view kNoDraft = "speculative decoding is not supported";
 inline constexpr std::string_view kRope = "RoPE is as the checkpoint says";
 inline constexpr std::string_view kStep = "--max-num-batched-tokens of `graft serve` bounds a step";

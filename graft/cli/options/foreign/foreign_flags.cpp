@@ -177,6 +177,9 @@ class Translator {
       case Meaning::CudaGraph:
         if (!is_true()) out_.emplace_back(row.to);
         return;
+      case Meaning::Mode:
+        if (value == "long_context") fail(row.from, " long_context: ", kNoLongContext);
+        return check_is_one_of(row, value);
       case Meaning::Only:
         return check_is_one_of(row, value);
       default:

@@ -47,6 +47,9 @@ TEST(ForeignFlags, OfKTransformersServer) {
                    "--max-num-batched-tokens", "256", "--model", "v3=/m"}));
   EXPECT_EQ(refusal({"serve", "--mode", "nonsense"}),
             "--mode: graft supports only normal, got \"nonsense\"");
+  EXPECT_EQ(refusal({"chat", "--mode", "long_context"})
+                .find("--mode long_context: graft has no sparse attention"),
+            0U);
   EXPECT_EQ(refusal({"serve", "--backend_type", "exllamav2"}),
             "--backend-type: graft supports only ktransformers balance_serve, got \"exllamav2\"");
   EXPECT_NE(refusal({"serve", "--force_think"}).find("requests decide"), std::string::npos);

@@ -27,7 +27,7 @@ constexpr auto kKTransformersRows = std::to_array<FlagRow>({
      Meaning::Refused, Scope::Serve},
     {"--force-think", "--think=on", Meaning::Switch},
     {"--use-cuda-graph", "--enforce-eager", Meaning::CudaGraph},
-    {"--mode", "normal", Meaning::Only},
+    {"--mode", "normal", Meaning::Mode},
     {"--backend-type", "ktransformers|balance_serve", Meaning::Only},
     {"--sched-strategy", "FCFS", Meaning::Only},
     {"--web", kTrue, Meaning::Only},

@@ -113,6 +113,7 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     {"--numa", "distribute", Meaning::Only},
     {"--prio", "`nice` sets the priority of a process", Meaning::Refused},
     {"--poll", "threads wait actively while a model computes", Meaning::Refused},
+    {"--lora-scaled", "--lora NAME=FILE:SCALE", Meaning::Refused},
     {"--no-mmap", kTrue, Meaning::Only},
     {"--mmap", kMapped, Meaning::Refused},
     {"-nr", "--no-repack", Meaning::Switch},

@@ -16,6 +16,8 @@ constexpr std::string_view kAccessLog = "--access-log FILE writes a line per req
 constexpr std::string_view kTypes =
     "types are read from the checkpoint; `graft quantize` changes them";
 
+constexpr std::string_view kLora = "a model has room for 64 adapters of ranks up to 512";
+
 constexpr auto kVllmRows = std::to_array<FlagRow>({
     {"--max-model-len", "--max-model-len", Meaning::Count},
     {"--max-num-batched-tokens", "--max-num-batched-tokens", Meaning::Count},
@@ -31,7 +33,11 @@ constexpr auto kVllmRows = std::to_array<FlagRow>({
     {"--kv-offloading-size", "--kv-host", Meaning::Gibibytes},
     {"--allowed-origins", "--cors-origin", Meaning::Origins},
     {"--uvicorn-log-level", "--log-level", Meaning::Renamed},
+    {"--lora-modules", "--lora", Meaning::Renamed},
     {"--kv-cache-memory-bytes", "--kv-blocks is the number of blocks", Meaning::Refused},
+    {"--max-loras", kLora, Meaning::Refused},
+    {"--max-cpu-loras", kLora, Meaning::Refused},
+    {"--max-lora-rank", kLora, Meaning::Refused},
     // What graft does.
     {"--tensor-parallel-size", kOneServer, Meaning::Only},
     {"-tp", kOneServer, Meaning::Only},
@@ -56,6 +62,7 @@ constexpr auto kVllmRows = std::to_array<FlagRow>({
     {"--enable-prefix-caching", kTrue, Meaning::Only},
     {"--enable-chunked-prefill", kTrue, Meaning::Only},
     {"--enable-auto-tool-choice", kTrue, Meaning::Only},
+    {"--enable-lora", kTrue, Meaning::Only},
     {"--enable-reasoning", kTrue, Meaning::Only},
     {"--enable-prompt-tokens-details", kTrue, Meaning::Only},
     {"--async-scheduling", kTrue, Meaning::Only},

@@ -104,6 +104,7 @@ void choose_kernel(const AttentionShape& shape,
   if (can_run_mma(shape, cache) && can_run_prefill(shape, cache) &&
       fills_prefill_tiles(shape, batch)) {
     plan.kernel = AttentionPlan::Kernel::Prefill;
+    plan.uses_wgmma = can_run_prefill_wgmma();
     plan.tile_rows = prefill_tile_rows();
     return;
   }
@@ -219,6 +220,15 @@ KeySource cached_keys(const AttentionJob& job) {
           .shared_stride = 0};
 }
 
+void launch_prefill(const AttentionPlan& plan,
+                    const AttentionJob& job,
+                    const KeySource& source,
+                    DType cache,
+                    Stream stream) {
+  const auto run = plan.uses_wgmma ? launch_attention_prefill_wgmma : launch_attention_prefill;
+  run(job, source, cache, grid_of(job, plan), stream);
+}
+
 void launch_kernel(const AttentionPlan& plan, const AttentionJob& job, DType cache, Stream stream) {
   const dim3 grid = grid_of(job, plan);
   switch (plan.kernel) {
@@ -232,7 +242,7 @@ void launch_kernel(const AttentionPlan& plan, const AttentionJob& job, DType cac
       launch_attention_decode(job, cache, grid, stream);
       return;
     case AttentionPlan::Kernel::Prefill:
-      launch_attention_prefill(job, cached_keys(job), cache, grid, stream);
+      launch_prefill(plan, job, cached_keys(job), cache, stream);
       return;
     case AttentionPlan::Kernel::Mla:
       launch_attention_mla(job, cache, plan.large_tile, grid, stream);
@@ -291,6 +301,7 @@ bool can_attend_expanded(const AttentionShape& shape) {
 AttentionPlan plan_attention_expanded(const AttentionShape& shape, const AttentionBatch& batch) {
   AttentionPlan plan;
   plan.kernel = AttentionPlan::Kernel::Prefill;
+  plan.uses_wgmma = can_run_prefill_wgmma();
   plan.tile_rows = prefill_tile_rows();
   plan_splits(shape, batch, plan);
   plan_scratch(shape, batch, plan);
@@ -325,7 +336,7 @@ void attention_expanded(const AttentionShape& shape,
                             .own_dim = static_cast<int>(keys.own_dim),
                             .shared = keys.shared,
                             .shared_stride = keys.shared_stride};
-  launch_attention_prefill(job, source, DType::F16, grid_of(job, plan), stream);
+  launch_prefill(plan, job, source, DType::F16, stream);
   merge_splits(plan, job, stream);
 }
 

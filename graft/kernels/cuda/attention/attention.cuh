@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "graft/kernels/cuda/attention/attention.h"
-#include "graft/kernels/cuda/attention/cache_types.cuh"
+#include "graft/kernels/cuda/cache/cache_types.cuh"
 
 namespace graft::kernels::cuda {
 
@@ -197,6 +197,11 @@ std::int64_t prefill_tile_rows();
 // 16-bit keys of up to 128 columns, or of up to 192 with values of up to 128.
 bool can_run_prefill(const AttentionShape& shape, DType cache);
 void launch_attention_prefill(
+    const AttentionJob& job, const KeySource& source, DType cache, dim3 grid, Stream stream);
+
+// attention_prefill_wgmma.cu: the same with wgmma, for what can_run_prefill().
+bool can_run_prefill_wgmma();
+void launch_attention_prefill_wgmma(
     const AttentionJob& job, const KeySource& source, DType cache, dim3 grid, Stream stream);
 
 // attention_decode.cu: tensor cores, tiles of 8 query rows, short KV splits.

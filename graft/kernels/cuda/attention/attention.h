@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "graft/kernels/cuda/attention/kv_cache.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {
@@ -72,6 +72,7 @@ struct AttentionPlan {
   };
 
   Kernel kernel = Kernel::Simt;
+  bool uses_wgmma = false;  // Kernel::Prefill on sm_90
   bool large_tile = false;  // the kernel's tile of many query rows, else its small one
   std::int64_t tile_rows = 0;
   std::int64_t num_splits = 1;  // at most, of a sequence

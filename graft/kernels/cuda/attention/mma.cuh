@@ -8,8 +8,8 @@
 
 #pragma once
 
-#include "graft/kernels/cuda/attention/cache_types.cuh"
 #include "graft/kernels/cuda/bulk_copy.cuh"
+#include "graft/kernels/cuda/cache/cache_types.cuh"
 
 namespace graft::kernels::cuda {
 

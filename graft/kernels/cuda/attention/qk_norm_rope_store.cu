@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "graft/base/check.h"
-#include "graft/kernels/cuda/attention/cache_types.cuh"
 #include "graft/kernels/cuda/attention/rope.cuh"
+#include "graft/kernels/cuda/cache/cache_types.cuh"
 #include "graft/kernels/cuda/rms_norm.cuh"
 
 namespace graft::kernels::cuda {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "graft/kernels/cuda/attention/kv_cache.h"
 #include "graft/kernels/cuda/attention/rope.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {

@@ -14,7 +14,7 @@
 #include <cstdint>
 
 #include "graft/kernels/cuda/attention/attention.h"
-#include "graft/kernels/cuda/attention/kv_cache.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {

@@ -10,8 +10,8 @@
 #include <cstdint>
 
 #include "graft/kernels/cuda/attention/attention.h"
-#include "graft/kernels/cuda/attention/kv_cache.h"
 #include "graft/kernels/cuda/attention/sparse.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 #include "graft/kernels/cuda/stream.h"
 
 namespace graft::kernels::cuda {

@@ -1,7 +1,7 @@
 #include "graft/kernels/cuda/compressed/window_compressor.h"
 
 #include "graft/base/check.h"
-#include "graft/kernels/cuda/attention/cache_types.cuh"
+#include "graft/kernels/cuda/cache/cache_types.cuh"
 #include "graft/kernels/cuda/row_position.cuh"
 
 namespace graft::kernels::cuda {

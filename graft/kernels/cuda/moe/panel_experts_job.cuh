@@ -25,8 +25,9 @@ struct ExpertsProduct {
   float* y = nullptr;                        // [pairs, out]
   RowTiles tiles = {};                       // null: pair i is a tile …
   const std::int32_t* matrix_ids = nullptr;  // … of matrix matrix_ids[i]
-  const float* bias = nullptr;               // [matrices, out]; null: none
+  const float* bias = nullptr;               // [experts, out]; null: none
   const float* second_bias = nullptr;        // of `second`
+  const std::int32_t* bias_ids = nullptr;    // [pairs], experts; null: the matrices are the experts
   float swiglu_limit = 0.0F;
   bool limits_silu = false;
   int panel_pairs = 0;                        // PanelExpertsJob::panel_pairs
@@ -92,17 +93,19 @@ __device__ inline const std::uint8_t* expert_panel(const ExpertsProduct& job,
          static_cast<std::size_t>(tile.matrix) * job.matrix_bytes + panel * job.panel_bytes;
 }
 
-// y of an output of the tile's expert. totals: of the matrices; scale: of the row of x
+// y of an output of a pair of the tile. totals: of the matrices; scale: of the row of x
 template <DType kType, int kMatrices>
 __device__ float expert_output(const ExpertsProduct& job,
                                const ExpertsTile& tile,
+                               int pair,
                                int out,
                                float scale,
                                const float (&totals)[kMatrices]) {
   float value = totals[0] * scale;
   float second = kMatrices == 2 ? totals[kMatrices - 1] * scale : 0.0F;
   if (job.bias != nullptr) {
-    const std::int64_t at = std::int64_t{tile.matrix} * job.out + out;
+    const int expert = job.bias_ids == nullptr ? tile.matrix : job.bias_ids[pair];
+    const std::int64_t at = std::int64_t{expert} * job.out + out;
     value += job.bias[at];
     if constexpr (kMatrices == 2) second += job.second_bias[at];
   }
@@ -119,7 +122,8 @@ __device__ void write_pair(const ExpertsProduct& job,
                            const float (&totals)[kMatrices]) {
   const int pair = pair_of(job, tile, row);
   const float scale = job.x.scales[pair / job.products_per_x] * PanelSteps<kType>::kUnit;
-  job.y[std::int64_t{pair} * job.out + out] = expert_output<kType>(job, tile, out, scale, totals);
+  job.y[std::int64_t{pair} * job.out + out] =
+      expert_output<kType>(job, tile, pair, out, scale, totals);
 }
 
 // panel_experts_wide.cu: tiles of kWideExpertRows rows.

@@ -313,6 +313,7 @@ void panel_experts_mma(const PanelExpertsJob& job,
                             ExpertsProduct one) {
     one.tiles = tiles;
     one.matrix_ids = routed.expert_ids;
+    one.bias_ids = routed.bias_ids;
     one.panel_pairs = job.panel_pairs;
     if (s.row_pieces != nullptr) {
       one.row_pieces = static_cast<const unsigned char*>(s.row_pieces);

@@ -38,6 +38,7 @@ struct RoutedCase {
       : rows(num_rows),
         x(Random(61).floats(num_rows * kHidden)),
         ids(random_ids(num_rows)),
+        bias_ids(Random(60).ints(num_rows * kTopK, kNumExperts)),
         weights(Random(63).floats(num_rows * kTopK)),
         y(Floats(static_cast<std::size_t>(num_rows * kHidden), 7.0F)) {}
 
@@ -45,6 +46,7 @@ struct RoutedCase {
     return {.rows = rows,
             .x = {x.get(), kHidden},
             .expert_ids = ids.get(),
+            .bias_ids = bias_ids.get(),
             .weights = weights.get(),
             .y = {y.get(), kHidden}};
   }
@@ -52,6 +54,7 @@ struct RoutedCase {
   std::int64_t rows;
   DeviceArray<float> x;
   DeviceArray<std::int32_t> ids;
+  DeviceArray<std::int32_t> bias_ids;  // as if the experts had other numbers than the matrices
   DeviceArray<float> weights;
   DeviceArray<float> y;
 
@@ -209,6 +212,7 @@ TEST_F(PanelExperts, ARowsBitsDoNotDependOnTheBatch) {
         some.rows = count;
         some.x.data += row * kHidden;
         some.expert_ids += row * kTopK;
+        some.bias_ids += row * kTopK;
         some.weights += row * kTopK;
         const auto want = together.begin() + row * kHidden;
         EXPECT_EQ(multiply_mma(weights, some, Floats(static_cast<std::size_t>(count * kHidden))),

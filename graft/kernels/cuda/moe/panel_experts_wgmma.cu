@@ -87,7 +87,7 @@ __device__ void write_tile(const ExpertsProduct& job,
           GRAFT_UNROLL
           for (int m = 0; m < kMatrices; ++m)
             values[m] = totals[((p + m) * S::kSums + i + 2 * o + r) * kWgmmaSumThreads];
-          y[o] = expert_output<S::kType>(job, tile, out + o, scale, values);
+          y[o] = expert_output<S::kType>(job, tile, rows.pairs[row], out + o, scale, values);
         }
       }
     }

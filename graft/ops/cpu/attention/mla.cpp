@@ -41,9 +41,23 @@ class LatentAttentionCpu final : public AttentionCore {
   }
   void unload() override { kv_b_proj_ = {}; }
 
+  bool set_kv_b_lora(LoraLayer* keys, LoraLayer* values) override {
+    lora_keys_ = keys;
+    lora_values_ = values;
+    return true;
+  }
+
+  // Sequences whose adapter changes kv_b_proj are absorbed in every pass: there the addition has
+  // the rows of the queries.
   void forward(TensorView q, TensorView heads, Pass& pass) override {
-    if (!absorbs(pass)) return attend_expanded(q, heads, pass);
-    attend_absorbed(q, {0, q.rows()}, nullptr, heads, pass);
+    if (absorbs(pass)) return attend_absorbed(q, {0, q.rows()}, nullptr, heads, pass);
+    attend_expanded(q, heads, pass);
+    if (!is_used(lora_keys_, pass)) return;
+    for (const SequenceSlice& sequence : pass.batch.sequences) {
+      if (!lora_keys_->has(sequence.adapter)) continue;
+      const std::int64_t end = sequence.first_row + sequence.num_tokens;
+      attend_absorbed(q, {sequence.first_row, end}, nullptr, heads, pass);
+    }
   }
 
   // Rows whose context has at most top_k positions attend to all of them, in either form; the
@@ -53,14 +67,20 @@ class LatentAttentionCpu final : public AttentionCore {
     attend_expanded(q, heads, pass);
     for (const SequenceSlice& sequence : pass.batch.sequences) {
       const std::int64_t num_dense =
-          dense_tokens({.first_position = sequence.context_len - sequence.num_tokens,
-                        .num_tokens = sequence.num_tokens});
+          changes_kv_b(sequence)
+              ? 0
+              : dense_tokens({.first_position = sequence.context_len - sequence.num_tokens,
+                              .num_tokens = sequence.num_tokens});
       attend_absorbed(q, {sequence.first_row + num_dense, sequence.first_row + sequence.num_tokens},
                       &selected, heads, pass);
     }
   }
 
  private:
+  bool changes_kv_b(const SequenceSlice& sequence) const {
+    return lora_keys_ != nullptr && lora_keys_->has(sequence.adapter);
+  }
+
   std::int64_t query_dim() const { return params_.qk_nope_head_dim + params_.qk_rope_head_dim; }
   std::int64_t cache_dim() const { return params_.kv_lora_rank + params_.qk_rope_head_dim; }
   std::int64_t rows_of_head() const { return params_.qk_nope_head_dim + params_.v_head_dim; }
@@ -92,9 +112,19 @@ class LatentAttentionCpu final : public AttentionCore {
     const TensorView absorbed = pass.workspace.f32({num_rows, params_.num_heads * cache_dim()});
     const TensorView mixed =
         pass.workspace.f32({num_rows, params_.num_heads * params_.kv_lora_rank});
-    absorb_queries(q.slice(first_row, num_rows), absorbed, pass);
+    const TensorView queries = q.slice(first_row, num_rows);
+    const TensorView out = heads.slice(first_row, num_rows);
+    absorb_queries(queries, absorbed, pass);
+    if (is_used(lora_keys_, pass)) {
+      lora_keys_->add({queries.f32(), queries.cols(), query_dim()},
+                      {absorbed.f32(), absorbed.cols(), cache_dim()}, first_row, num_rows, pass);
+    }
     attend_latents(first_row, absorbed, selected, mixed, pass);
-    project_values(mixed, heads.slice(first_row, num_rows), pass);
+    project_values(mixed, out, pass);
+    if (is_used(lora_values_, pass)) {
+      lora_values_->add({mixed.f32(), mixed.cols(), params_.kv_lora_rank},
+                        {out.f32(), out.cols(), params_.v_head_dim}, first_row, num_rows, pass);
+    }
   }
 
   // Rows of kv_b_proj as f32: in place when they are stored as aligned f32 (a file may store them
@@ -220,7 +250,7 @@ class LatentAttentionCpu final : public AttentionCore {
                    kMaxExpandedTokens);
     std::vector<HeadTile> tiles;
     for (TokenTile tokens : token_tiles(pass.batch, 0, q.rows(), tile_tokens)) {
-      tokens.num_tokens = dense_tokens(tokens);
+      tokens.num_tokens = changes_kv_b(*tokens.sequence) ? 0 : dense_tokens(tokens);
       for (std::int64_t head = 0; head < params_.num_heads && tokens.num_tokens > 0; ++head) {
         tiles.push_back({.tokens = tokens,
                          .source = head,
@@ -240,6 +270,8 @@ class LatentAttentionCpu final : public AttentionCore {
   bool absorb_for_prefill_;
   KvCache& kv_cache_;
   Weight kv_b_proj_;  // [heads * (nope + v), kv_lora_rank]
+  LoraLayer* lora_keys_ = nullptr;
+  LoraLayer* lora_values_ = nullptr;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "graft/ops/builtin_kwargs.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/profiler.h"
 #include "graft/quant/codec.h"
@@ -20,13 +21,6 @@ DType cache_type(const BuildContext& context) {
   GRAFT_CHECK(dtype && kernels::cuda::is_cache_type(*dtype),
               "no cache kernel for the declared word ", word);
   return *dtype;
-}
-
-// A synchronous copy, for use outside of passes.
-void copy_now(Device device, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  use_gpu(device.index);
-  check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
-  check_cuda(cudaMemcpy(to, from, bytes, kind), "copying a block of the KV cache");
 }
 
 }  // namespace
@@ -43,8 +37,7 @@ void KvCacheCuda::allocate(std::int64_t num_blocks, std::int64_t block_tokens) {
   memory_ = {};  // free the old storage first: both may not fit
   memory_ = Buffer(static_cast<std::size_t>(num_blocks) * bytes_per_block(), device_);
   // Padding rows of a graph bucket read unwritten slots, which must not be NaN.
-  use_gpu(device_.index);
-  check_cuda(cudaMemset(memory_.data(), 0, memory_.size()), "clearing the KV cache");
+  clear_in_order(device_.index, memory_.data(), memory_.size());
   num_blocks_ = num_blocks;
 }
 
@@ -64,19 +57,20 @@ std::byte* KvCacheCuda::block_data(std::int64_t block) const {
 }
 
 void KvCacheCuda::copy_block(std::int64_t from, std::int64_t to) {
-  copy_now(device_, block_data(to), block_data(from), bytes_per_block(), cudaMemcpyDeviceToDevice);
+  copy_in_order(device_.index, block_data(to), block_data(from), bytes_per_block(),
+                cudaMemcpyDeviceToDevice);
 }
 
 void KvCacheCuda::save_block(std::int64_t block, std::span<std::byte> out) const {
   GRAFT_CHECK(out.size() == bytes_per_block(), module_, ": output of ", out.size(),
               " bytes for a block of ", bytes_per_block());
-  copy_now(device_, out.data(), block_data(block), out.size(), cudaMemcpyDeviceToHost);
+  copy_in_order(device_.index, out.data(), block_data(block), out.size(), cudaMemcpyDeviceToHost);
 }
 
 void KvCacheCuda::load_block(std::int64_t block, std::span<const std::byte> in) {
   GRAFT_CHECK(in.size() == bytes_per_block(), module_, ": input of ", in.size(),
               " bytes for a block of ", bytes_per_block());
-  copy_now(device_, block_data(block), in.data(), in.size(), cudaMemcpyHostToDevice);
+  copy_in_order(device_.index, block_data(block), in.data(), in.size(), cudaMemcpyHostToDevice);
 }
 
 std::string KvCacheCuda::form() const {
@@ -118,8 +112,8 @@ void KvCacheCuda::read(const SequenceSlice& sequence,
     const auto entry = static_cast<std::size_t>(position / block_tokens_);
     const std::byte* row = block_data(sequence.block_table[entry]) +
                            static_cast<std::size_t>(position % block_tokens_) * row_bytes;
-    copy_now(device_, stored.data(), row + bytes_of(dtype_, first), stored.size(),
-             cudaMemcpyDeviceToHost);
+    copy_in_order(device_.index, stored.data(), row + bytes_of(dtype_, first), stored.size(),
+                  cudaMemcpyDeviceToHost);
     codec.decode(stored.data(), out, static_cast<std::size_t>(part.num_cols));
     out += part.num_cols;
   }

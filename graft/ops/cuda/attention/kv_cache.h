@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "graft/kernels/cuda/attention/kv_cache.h"
+#include "graft/kernels/cuda/cache/kv_cache.h"
 #include "graft/ops/operator.h"
 #include "graft/ops/registry.h"
 #include "graft/tensor/buffer.h"

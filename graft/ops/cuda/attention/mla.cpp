@@ -1,4 +1,4 @@
-#include "graft/kernels/cuda/attention/mla.h"
+#include "graft/kernels/cuda/mla/mla.h"
 
 #include <algorithm>
 #include <functional>
@@ -65,18 +65,26 @@ class LatentAttentionCuda final : public AttentionCore {
     weights_ = {};
   }
 
+  bool set_kv_b_lora(LoraLayer* keys, LoraLayer* values) override {
+    lora_keys_ = keys;
+    lora_values_ = values;
+    return true;
+  }
+
+  // Adapters of kv_b_proj are added to the rows of the absorbed form.
   void forward(TensorView q, TensorView heads, Pass& pass) override {
     CudaContext& gpu = cuda_context(device_, pass);
+    const PrefillForm form = is_used(lora_keys_, pass) ? PrefillForm::Absorbed : form_;
     const std::vector<MlaRun> runs =
-        runs_of_pass(shape_, form_, pass.batch, gpu, kv_cache_.block_tokens());
-    if (runs.empty()) return attend_absorbed(nullptr, q, heads, gpu, pass.workspace);
+        runs_of_pass(shape_, form, pass.batch, gpu, kv_cache_.block_tokens());
+    if (runs.empty()) return attend_absorbed(nullptr, 0, q, heads, pass);
     for (const MlaRun& run : runs) {
       const TensorView run_q = q.slice(run.first_row, run.batch.num_rows);
       const TensorView run_heads = heads.slice(run.first_row, run.batch.num_rows);
       if (run.is_expanded) {
         attend_expanded(run, run_q, run_heads, gpu, pass.workspace);
       } else {
-        attend_absorbed(&run.batch, run_q, run_heads, gpu, pass.workspace);
+        attend_absorbed(&run.batch, run.first_row, run_q, run_heads, pass);
       }
     }
   }
@@ -97,8 +105,7 @@ class LatentAttentionCuda final : public AttentionCore {
                                               .count = std::min(step, batch.num_rows - row)};
         const auto* positions =
             static_cast<const std::int32_t*>(selected.data) + first_row * params_.index_top_k;
-        attend_selected(batch, rows, positions, q.slice(first_row + row, rows.count),
-                        heads.slice(first_row + row, rows.count), gpu, pass.workspace);
+        attend_selected(batch, rows, positions, first_row + row, q, heads, pass);
       }
     }
   }
@@ -117,10 +124,12 @@ class LatentAttentionCuda final : public AttentionCore {
   void attend_selected(const kernels::cuda::AttentionBatch& batch,
                        kernels::cuda::RowRange rows,
                        const std::int32_t* positions,
+                       std::int64_t first_row,
                        TensorView q,
                        TensorView heads,
-                       CudaContext& gpu,
-                       Workspace& workspace) {
+                       Pass& pass) {
+    CudaContext& gpu = cuda_context(device_, pass);
+    Workspace& workspace = pass.workspace;
     const Workspace::Scope scope(workspace);
     kernels::cuda::CacheRows packed = kv_cache_.rows();
     const TensorView data =
@@ -133,7 +142,7 @@ class LatentAttentionCuda final : public AttentionCore {
     packed.data = data.data;
     const kernels::cuda::AttentionBatch own =
         kernels::cuda::selected_batch(params_.index_top_k, to, rows.count);
-    absorb(q, heads, gpu, workspace,
+    absorb(first_row, q.slice(first_row, rows.count), heads.slice(first_row, rows.count), pass,
            [&](const kernels::cuda::AttentionShape& shape, TensorView absorbed, TensorView mixed) {
              attend(shape, own, packed, absorbed, mixed, gpu, workspace);
            });
@@ -143,11 +152,13 @@ class LatentAttentionCuda final : public AttentionCore {
 
   // batch: the sequences of the rows; null: all of the pass.
   void attend_absorbed(const kernels::cuda::AttentionBatch* batch,
+                       std::int64_t first_row,
                        TensorView q,
                        TensorView heads,
-                       CudaContext& gpu,
-                       Workspace& workspace) {
-    absorb(q, heads, gpu, workspace,
+                       Pass& pass) {
+    CudaContext& gpu = cuda_context(device_, pass);
+    Workspace& workspace = pass.workspace;
+    absorb(first_row, q, heads, pass,
            [&](const kernels::cuda::AttentionShape& shape, TensorView absorbed, TensorView mixed) {
              if (batch == nullptr) {
                attend(shape, kv_cache_, absorbed, mixed, gpu, workspace);
@@ -157,12 +168,15 @@ class LatentAttentionCuda final : public AttentionCore {
            });
   }
 
-  // Projects the queries into the latent space and the result to the heads' values.
-  void absorb(TensorView q,
+  // Projects the queries into the latent space and the result to the heads' values. Row 0 of both
+  // is row first_row of the pass.
+  void absorb(std::int64_t first_row,
+              TensorView q,
               TensorView heads,
-              CudaContext& gpu,
-              Workspace& workspace,
+              Pass& pass,
               const AttendLatents& attend_latents) {
+    CudaContext& gpu = cuda_context(device_, pass);
+    Workspace& workspace = pass.workspace;
     const Workspace::Scope scope(workspace);
     const TensorView absorbed = workspace.f32({q.rows(), shape_.num_heads * cache_dim()});
     const TensorView mixed = workspace.f32({q.rows(), shape_.num_heads * shape_.rank});
@@ -173,6 +187,10 @@ class LatentAttentionCuda final : public AttentionCore {
         workspace.allocate(DType::U8, {static_cast<std::int64_t>(scratch_bytes)});
     kernels::cuda::absorb_queries(shape_, weights_, q.f32(), absorbed.f32(), q.rows(), scratch.data,
                                   gpu.stream());
+    if (is_used(lora_keys_, pass)) {
+      lora_keys_->add({q.f32(), q.cols(), shape_.nope + shape_.rope},
+                      {absorbed.f32(), absorbed.cols(), cache_dim()}, first_row, q.rows(), pass);
+    }
     const kernels::cuda::AttentionShape shape = {.num_heads = shape_.num_heads,
                                                  .num_kv_heads = 1,
                                                  .key_dim = cache_dim(),
@@ -184,6 +202,10 @@ class LatentAttentionCuda final : public AttentionCore {
     attend_latents(shape, absorbed, mixed);
     kernels::cuda::project_values(shape_, weights_, mixed.f32(), rows_of(heads), q.rows(),
                                   scratch.data, gpu.stream());
+    if (is_used(lora_values_, pass)) {
+      lora_values_->add({mixed.f32(), mixed.cols(), shape_.rank},
+                        {heads.f32(), heads.cols(), shape_.value}, first_row, q.rows(), pass);
+    }
   }
 
   void attend_expanded(
@@ -235,6 +257,8 @@ class LatentAttentionCuda final : public AttentionCore {
   Buffer keys_;    // [heads, rank, nope]
   Buffer values_;  // [heads, v, rank]
   kernels::cuda::MlaWeights weights_;
+  LoraLayer* lora_keys_ = nullptr;
+  LoraLayer* lora_values_ = nullptr;
 };
 
 }  // namespace

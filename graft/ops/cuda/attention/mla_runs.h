@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "graft/kernels/cuda/attention/mla.h"
+#include "graft/kernels/cuda/mla/mla.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
 
 namespace graft::ops::cuda {

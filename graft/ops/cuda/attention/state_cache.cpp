@@ -8,13 +8,6 @@
 namespace graft::ops::cuda {
 namespace {
 
-// Copies wait for the device, so they are in order with the passes.
-void copy_state(Device device, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  use_gpu(device.index);
-  check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
-  check_cuda(cudaMemcpy(to, from, bytes, kind), "copying recurrent states");
-}
-
 class StateCacheCuda final : public StateCache {
  public:
   explicit StateCacheCuda(const BuildContext& context)
@@ -36,17 +29,18 @@ class StateCacheCuda final : public StateCache {
     return static_cast<std::size_t>(num_values()) * sizeof(float);
   }
   void copy_slot(std::int64_t from, std::int64_t to) override {
-    copy_state(device_, slot_data(to), slot_data(from), bytes_per_slot(), cudaMemcpyDeviceToDevice);
+    copy_in_order(device_.index, slot_data(to), slot_data(from), bytes_per_slot(),
+                  cudaMemcpyDeviceToDevice);
   }
   void save_slot(std::int64_t slot, std::span<std::byte> out) const override {
     GRAFT_CHECK(out.size() == bytes_per_slot(), module_, ": output of ", out.size(),
                 " bytes for a slot of ", bytes_per_slot());
-    copy_state(device_, out.data(), slot_data(slot), out.size(), cudaMemcpyDeviceToHost);
+    copy_in_order(device_.index, out.data(), slot_data(slot), out.size(), cudaMemcpyDeviceToHost);
   }
   void load_slot(std::int64_t slot, std::span<const std::byte> in) override {
     GRAFT_CHECK(in.size() == bytes_per_slot(), module_, ": input of ", in.size(),
                 " bytes for a slot of ", bytes_per_slot());
-    copy_state(device_, slot_data(slot), in.data(), in.size(), cudaMemcpyHostToDevice);
+    copy_in_order(device_.index, slot_data(slot), in.data(), in.size(), cudaMemcpyHostToDevice);
   }
   // Does nothing: GPU memory is allocated and freed as a whole.
   void release_slots(std::int64_t /*first*/, std::int64_t /*count*/) override {}

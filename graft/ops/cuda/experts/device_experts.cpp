@@ -18,10 +18,8 @@
 namespace graft::ops::cuda {
 namespace {
 
-// The memory of the ring: enough to copy ahead while the GPU computes attention.
-constexpr std::size_t kRingBytes = std::size_t{768} << 20U;
-// From this share of experts that cross on, the next layer's experts are copied before its router
-// ran.
+// From this share of experts that cross on, the experts of the next layer, and of the first layer
+// in the next pass, are copied before their router ran.
 constexpr double kCopyAheadShare = 0.9;
 
 class DeviceExpertsCuda final : public DeviceExperts {
@@ -30,7 +28,8 @@ class DeviceExpertsCuda final : public DeviceExperts {
       : module_(context.module),
         params_(context.params_as<ExpertsParams>()),
         device_(context.device),
-        dtype_(precision_kwarg(context) == Precision::Fast ? DType::F16 : DType::F32) {}
+        precision_(precision_kwarg(context)),
+        dtype_(precision_ == Precision::Fast ? DType::F16 : DType::F32) {}
 
   Support load(const ExpertStore& store,
                std::int64_t num_slots,
@@ -45,11 +44,12 @@ class DeviceExpertsCuda final : public DeviceExperts {
                        "): prefill copies them to the GPU slowly"));
     }
     epilogue_.load(weights, module_, params_, device_);
-    slots_.load(store, params_, num_slots, resident, device_);
+    slots_.load(store, params_, precision_, num_slots, resident, device_);
     // Operators are loaded in the order of the layers.
     std::shared_ptr<void>& kept =
         weights.kept_while_loading(str("streamed experts on ", to_string(device_)));
-    if (kept != nullptr) (*std::static_pointer_cast<DeviceExpertsCuda*>(kept))->next_ = this;
+    is_first_ = kept == nullptr;
+    if (!is_first_) (*std::static_pointer_cast<DeviceExpertsCuda*>(kept))->next_ = this;
     kept = std::make_shared<DeviceExpertsCuda*>(this);
     return {.can_fill_later = unlocked.empty()};
   }
@@ -80,6 +80,12 @@ class DeviceExpertsCuda final : public DeviceExperts {
     slots_.forward(x.f32, routing, epilogue_.get(), y, gpu, pass);
   }
 
+  void before_streamed_pass(Pass& pass) override {
+    if (!is_first_ || !copies_most_) return;
+    use_gpu(device_.index);
+    weights_.start_ahead(cuda_context(device_, pass).expert_ring());
+  }
+
   // Copies group after group, as far ahead as the ring has slots, and computes each when it has
   // arrived.
   void forward_streamed(const Activation& x,
@@ -90,8 +96,7 @@ class DeviceExpertsCuda final : public DeviceExperts {
     CudaContext& gpu = cuda_context(device_, pass);
     const ProfileScope profile(pass, device_, module_);
     ExpertRing& ring = gpu.expert_ring();
-    ring.reserve(weights_.copies().group_bytes(),
-                 std::min(kRingBytes, weights_.layer_bytes() + weights_.copies().group_bytes()));
+    ring.reserve(weights_.copies().group_bytes(), weights_.layer_bytes());
     const TensorView unpacked = pass.workspace.allocate(dtype_, {weights_.group_elements(), 1});
     ExpertPairs pairs({.x = x.f32, .routing = routing, .y = y}, params_, epilogue_.get(), dtype_,
                       gpu, pass);
@@ -107,8 +112,8 @@ class DeviceExpertsCuda final : public DeviceExperts {
     }
     run_groups(pairs, is_used, is_copied, unpacked, gpu);
     const auto num_copied = static_cast<double>(std::ranges::count(is_copied, std::uint8_t{1}));
-    const bool copies_most = num_copied >= kCopyAheadShare * static_cast<double>(rows.size());
-    if (next_ != nullptr && copies_most) next_->weights_.start_ahead(ring);
+    copies_most_ = num_copied >= kCopyAheadShare * static_cast<double>(rows.size());
+    if (next_ != nullptr && copies_most_) next_->weights_.start_ahead(ring);
   }
 
   std::uint64_t streamed_bytes() const override { return weights_.streamed_bytes(); }
@@ -121,8 +126,11 @@ class DeviceExpertsCuda final : public DeviceExperts {
                   CudaContext& gpu) {
     ExpertRing& ring = gpu.expert_ring();
     const std::vector<std::int64_t> groups = used_groups(is_used);
+    // Groups are copied in their order: without the first, others are of a pass that failed.
+    const bool has_first = !groups.empty() && ring.holds(weights_.key(groups.front()));
     ring.drop_unless([&](ExpertRing::Key key) {
-      return key == weights_.key(key.group) && std::ranges::binary_search(groups, key.group);
+      return has_first && key == weights_.key(key.group) &&
+             std::ranges::binary_search(groups, key.group);
     });
     std::size_t num_started = 0;
     for (const std::int64_t group : groups) {
@@ -154,11 +162,14 @@ class DeviceExpertsCuda final : public DeviceExperts {
   std::string module_;
   ExpertsParams params_;
   Device device_;
+  Precision precision_;
   DType dtype_;  // of the weights in products
   DeviceEpilogue epilogue_;
   StreamedWeights weights_;
   ResidentSlots slots_;
   DeviceExpertsCuda* next_ = nullptr;  // of the next layer
+  bool is_first_ = false;              // of the layers
+  bool copies_most_ = false;           // in the last pass
 };
 
 }  // namespace

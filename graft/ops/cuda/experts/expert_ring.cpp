@@ -4,20 +4,33 @@
 
 #include "graft/base/check.h"
 #include "graft/ops/cuda/runtime/pinned_ranges.h"
+#include "graft/tensor/device_memory.h"
 
 namespace graft::ops::cuda {
+namespace {
+
+// Copies go on while the GPU computes attention as long as the ring has room: this much on a GPU
+// with little memory, on others a share of the free memory, less than what the KV cache leaves.
+constexpr std::size_t kMinRingBytes = std::size_t{768} << 20U;
+constexpr std::size_t kMemoryShare = 16;
+
+}  // namespace
 
 ExpertRing::~ExpertRing() {
   cudaStreamSynchronize(copies_.get());
 }
 
-void ExpertRing::reserve(std::size_t slot_bytes, std::size_t total_bytes) {
-  const std::size_t num_slots = std::max<std::size_t>(2, total_bytes / slot_bytes);
-  if (slot_bytes <= slot_bytes_ && num_slots <= slots_.size()) return;
+void ExpertRing::reserve(std::size_t slot_bytes, std::size_t layer_bytes) {
+  if (slot_bytes <= slot_bytes_ && layer_bytes <= layer_bytes_) return;
   use_gpu(device_.index);
   check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
   slot_bytes_ = std::max(slot_bytes, slot_bytes_);
+  layer_bytes_ = std::max(layer_bytes, layer_bytes_);
   memory_ = {};
+  const std::size_t available = device_memory(DeviceType::Cuda)->available(device_.index);
+  const std::size_t bytes =
+      std::min(std::max(kMinRingBytes, available / kMemoryShare), layer_bytes_ + slot_bytes_);
+  const std::size_t num_slots = std::max<std::size_t>(2, bytes / slot_bytes_);
   memory_ = Buffer(slot_bytes_ * num_slots, device_);
   slots_.clear();
   slots_.resize(num_slots);

@@ -31,9 +31,9 @@ class ExpertRing {
   ExpertRing(const ExpertRing&) = delete;
   ExpertRing& operator=(const ExpertRing&) = delete;
 
-  // Grows to slots of at least slot_bytes, about total_bytes together, at least two. Waits for the
-  // GPU when it grows.
-  void reserve(std::size_t slot_bytes, std::size_t total_bytes);
+  // Grows to at least two slots of at least slot_bytes, which hold a layer and a slot more where
+  // the free memory allows it. Waits for the GPU when it grows.
+  void reserve(std::size_t slot_bytes, std::size_t layer_bytes);
 
   // Slots are filled in ring order. Whether the next one holds nothing that must still be read.
   bool can_start() const { return !slots_[next_].is_pending; }
@@ -73,6 +73,7 @@ class ExpertRing {
   CudaStream copies_;
   Buffer memory_;
   std::size_t slot_bytes_ = 0;
+  std::size_t layer_bytes_ = 0;
   std::vector<Slot> slots_;
   std::size_t next_ = 0;
 };

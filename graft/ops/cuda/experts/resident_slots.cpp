@@ -2,7 +2,9 @@
 
 #include "graft/base/text/str.h"
 #include "graft/kernels/cuda/moe/panel_experts.h"
+#include "graft/kernels/cuda/moe/panel_experts_mma.h"
 #include "graft/ops/cuda/runtime/pinned_ranges.h"
+#include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/views.h"
 
 namespace graft::ops::cuda {
@@ -16,10 +18,12 @@ std::string ResidentSlots::obstacle(const ExpertStore& store) {
 
 void ResidentSlots::load(const ExpertStore& store,
                          const ExpertsParams& params,
+                         Precision precision,
                          std::int64_t num_slots,
                          std::span<const std::int64_t> resident,
                          Device device) {
   params_ = params;
+  precision_ = precision;
   num_slots_ = num_slots;
   if (num_slots == 0) return;
   is_packed_ = !store.gate_proj.packed.empty();
@@ -41,9 +45,7 @@ void ResidentSlots::load(const ExpertStore& store,
   }
   const std::size_t table_bytes = slot_of_.size() * sizeof(std::int32_t);
   table_ = Buffer(table_bytes, device);
-  check_cuda(cudaMemcpy(table_.data(), slot_of_.data(), table_bytes, cudaMemcpyHostToDevice),
-             "copying experts to the GPU");
-  check_cuda(cudaStreamSynchronize(nullptr), "copying experts to the GPU");
+  copy_in_order(device.index, table_.data(), slot_of_.data(), table_bytes, cudaMemcpyHostToDevice);
 }
 
 void ResidentSlots::unload() {
@@ -109,13 +111,18 @@ void ResidentSlots::forward(TensorView x,
       return kernels::cuda::PanelMatrices{
           .dtype = projections_[p].dtype, .panels = matrices(p), .matrix_bytes = slot_bytes};
     };
-    const kernels::cuda::PanelExpertsJob job = {.top_k = params_.top_k,
+    const kernels::cuda::PanelExpertsJob job = {.num_matrices = num_slots_,
+                                                .top_k = params_.top_k,
                                                 .hidden = params_.hidden_size,
                                                 .intermediate = params_.intermediate_size,
                                                 .gate = panels(0),
                                                 .up = panels(1),
                                                 .down = panels(2),
                                                 .epilogue = epilogue};
+    if (precision_ == Precision::Fast && kernels::cuda::has_panel_experts_mma(job)) {
+      const std::size_t bytes = kernels::cuda::panel_experts_mma_bytes(job, x.rows());
+      return kernels::cuda::panel_experts_mma(job, routed, nullptr, scratch(bytes), gpu.stream());
+    }
     const std::size_t bytes = kernels::cuda::panel_experts_bytes(job, x.rows());
     return kernels::cuda::panel_experts(job, routed, scratch(bytes), gpu.stream());
   }

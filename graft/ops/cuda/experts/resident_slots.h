@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graft/kernels/cuda/moe/expert_epilogue.h"
+#include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/experts/expert_copies.h"
 #include "graft/ops/operator.h"
@@ -31,6 +32,7 @@ class ResidentSlots {
   // Expert resident[i] is copied to slot i before this returns.
   void load(const ExpertStore& store,
             const ExpertsParams& params,
+            Precision precision,
             std::int64_t num_slots,
             std::span<const std::int64_t> resident,
             Device device);
@@ -68,6 +70,7 @@ class ResidentSlots {
   void copy(std::int64_t slot, std::int64_t expert, cudaStream_t stream);
 
   ExpertsParams params_;
+  Precision precision_ = Precision::F32;
   std::int64_t num_slots_ = 0;
   bool is_packed_ = false;
   std::array<Projection, 3> projections_;

@@ -134,7 +134,7 @@ void StreamedWeights::start_ahead(ExpertRing& ring) {
   if (copies_.group_bytes() > ring.slot_bytes()) return;
   const std::vector<std::uint8_t> all(static_cast<std::size_t>(copies_.num_experts()), 1);
   for (std::int64_t group = 0; group < copies_.num_groups() && ring.can_start(); ++group)
-    start(group, all, ring);
+    if (!ring.holds(key(group))) start(group, all, ring);
 }
 
 kernels::cuda::ExpertGroup StreamedWeights::unpack(std::int64_t group,

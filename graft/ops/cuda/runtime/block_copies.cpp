@@ -38,8 +38,8 @@ CudaBlockCopies::CudaBlockCopies(Device device,
   staging_ = Buffer(slot_bytes_ * static_cast<std::size_t>(num_slots_), device_);
   num_parts_ = static_cast<std::int64_t>(gathered.size());
   parts_ = Buffer(gathered.size() * sizeof(gathered.front()), device_);
-  check_cuda(cudaMemcpy(parts_.data(), gathered.data(), parts_.size(), cudaMemcpyHostToDevice),
-             "describing the KV cache");
+  copy_in_order(device_.index, parts_.data(), gathered.data(), parts_.size(),
+                cudaMemcpyHostToDevice);
 }
 
 CudaBlockCopies::~CudaBlockCopies() {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "graft/kernels/cuda/attention/copy_blocks.h"
+#include "graft/kernels/cuda/cache/copy_blocks.h"
 #include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/devices/block_copies.h"
 #include "graft/tensor/buffer.h"

@@ -48,6 +48,7 @@ void CudaContext::begin_pass(const Batch& batch) {
   for (Slots& slots : slots_)
     slots.offset = append_slots(batch, slots.block_tokens);
   append_states(batch);
+  append_adapters(batch);
   append_sampling(batch.sampling);
   upload_inputs(0);
   if (std::ranges::any_of(batch.token_ids, [](std::int32_t id) { return id < 0; })) {
@@ -98,6 +99,20 @@ kernels::cuda::DeltaNetBatch CudaContext::delta_sequences(TensorView slots) cons
           .num_rows = batch_->num_tokens(),
           .max_tokens = max_tokens,
           .slots = rows_of(slots)};
+}
+
+void CudaContext::append_adapters(const Batch& batch) {
+  const bool has_adapters = std::ranges::any_of(
+      batch.sequences, [](const SequenceSlice& sequence) { return sequence.adapter >= 0; });
+  if (!has_adapters) return;
+  std::vector<std::int32_t> adapters(batch.token_ids.size(), -1);
+  for (const SequenceSlice& sequence : batch.sequences) {
+    std::fill_n(adapters.begin() + sequence.first_row, sequence.num_tokens, sequence.adapter);
+  }
+  adapters_ = append(adapters);
+  logit_adapters_ = values_.size();
+  for (const std::int32_t row : batch.logit_rows)
+    values_.push_back(adapters[static_cast<std::size_t>(row)]);
 }
 
 // Last, because the numbers of edits and masks vary: the offsets before are those of captured

@@ -56,6 +56,10 @@ class CudaContext final : public DeviceContext {
   // Arrays of the current batch in device memory.
   const std::int32_t* token_ids() const { return at(token_ids_); }
   const std::int32_t* positions() const { return at(positions_); }
+  // The adapter of each row, or of each row of the logits, in passes with adapters (Pass::lora).
+  const std::int32_t* adapters(bool of_logits) const {
+    return at(of_logits ? logit_adapters_ : adapters_);
+  }
   // Prefill and decode sequences, which run different kernels. Either may be empty.
   struct Sequences {
     kernels::cuda::AttentionBatch batch;
@@ -92,6 +96,7 @@ class CudaContext final : public DeviceContext {
   }
   Offset append(std::span<const std::int32_t> values);
   void append_group(const Batch& batch, Group& group);
+  void append_adapters(const Batch& batch);
   Offset append_slots(const Batch& batch, std::int64_t block_tokens);
   void append_states(const Batch& batch);
   template <class Struct>
@@ -109,6 +114,8 @@ class CudaContext final : public DeviceContext {
   Buffer inputs_staging_;
   Offset token_ids_ = 0;
   Offset positions_ = 0;
+  Offset adapters_ = 0;
+  Offset logit_adapters_ = 0;
   std::int64_t table_stride_ = 0;
   Group prefill_;
   Group decode_;

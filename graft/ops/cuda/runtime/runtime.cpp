@@ -53,6 +53,21 @@ void use_gpu(std::int32_t index) {
   check_cuda(cudaSetDevice(physical_gpu(index)), "selecting the GPU");
 }
 
+void copy_in_order(
+    std::int32_t index, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  use_gpu(index);
+  check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
+  check_cuda(cudaMemcpy(to, from, bytes, kind), "copying");
+  check_cuda(cudaDeviceSynchronize(), "copying");
+}
+
+void clear_in_order(std::int32_t index, void* data, std::size_t bytes) {
+  use_gpu(index);
+  check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
+  check_cuda(cudaMemset(data, 0, bytes), "clearing memory");
+  check_cuda(cudaDeviceSynchronize(), "clearing memory");
+}
+
 std::byte* CudaMemory::allocate(std::int32_t index, std::size_t bytes) {
   use_gpu(index);
   void* data = nullptr;

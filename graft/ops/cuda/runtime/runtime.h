@@ -23,6 +23,14 @@ int physical_gpu(std::int32_t index);
 // Selects the GPU for CUDA calls of this thread (cudaSetDevice).
 void use_gpu(std::int32_t index);
 
+// A copy after all work of cuda:index so far and before all later work. cudaMemcpy alone orders it
+// with neither: the streams here do not wait for the default stream, and copies of ordinary host
+// memory end after the call. Not for passes.
+void copy_in_order(
+    std::int32_t index, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+// Sets memory of cuda:index to 0, likewise.
+void clear_in_order(std::int32_t index, void* data, std::size_t bytes);
+
 class CudaMemory final : public DeviceMemory {
  public:
   std::byte* allocate(std::int32_t index, std::size_t bytes) override;

@@ -38,7 +38,8 @@ void generate(const HandlerContext& context,
       .params = request.sampling.for_model(model),
       .client = client,
       .options = {.priority = request.priority,
-                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt)},
+                  .cache_salt = context.access.cache_salt(exchange->request(), request.cache_salt),
+                  .images = prompt.images},
       .is_stream = request.is_stream,
       .stream_head = sse_head(),
       .structured_field = request.sampling.structured_field};
@@ -62,7 +63,7 @@ void generate(const HandlerContext& context,
       store->add(id, to_stored(*turn, response));
     };
   }
-  Identity identity = new_identity("resp", model.name());
+  Identity identity = new_identity("resp", lease.name());
   identity.id = new_id("resp_");
   auto writer = std::make_unique<ResponsesWriter>(std::move(identity), std::move(options));
   start_generation(exchange, std::move(lease), std::move(input), std::move(writer),

@@ -9,6 +9,7 @@
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
 #include "graft/server/generation/tool_calls.h"
+#include "graft/server/message_parts.h"
 #include "graft/server/openai/wire.h"
 
 namespace graft::server::openai::responses {
@@ -30,10 +31,18 @@ void check_part(const Fields& part) {
   } else if (type == "refusal") {
     part.required_string("refusal");
   } else if (type == "input_image") {
-    part.fail_at("type", "images are not supported by this model");
+    part.fail_at("type", "images are read from messages of the user only");
   } else {
-    part.fail_at("type", str("'", type, "' is not supported, only text"));
+    part.fail_at("type", str("'", type, "' is not supported, only text and images"));
   }
+}
+
+// Of a user's message.
+void check_user_part(const Fields& part) {
+  if (part.required_string("type") != "input_image") return check_part(part);
+  part.reject("file_id", "files are not supported; use image_url");
+  part.required_string("image_url");
+  part.string("detail");
 }
 
 // A text or a list of text parts.
@@ -49,7 +58,10 @@ void check_message(const Fields& item) {
   const std::string role = item.required_string("role");
   if (std::ranges::find(kRoles, role) == kRoles.end())
     item.fail_at("role", str("'", role, "' is not user, assistant, system or developer"));
-  check_content(item, "content");
+  const OrderedJson* content = item.find("content");
+  if (role != "user" || (content != nullptr && content->is_string()))
+    return check_content(item, "content");
+  item.for_each_object("content", check_user_part);
 }
 
 std::string joined_name(const std::string& name_space, const std::string& name) {
@@ -112,6 +124,20 @@ std::string content_text(const OrderedJson& content) {
   return text;
 }
 
+// The content of a user's message: text, or parts where it has images.
+OrderedJson user_content(const OrderedJson& content) {
+  if (content.is_string()) return content;
+  MessageParts parts;
+  for (const OrderedJson& part : content) {
+    if (part["type"] == "input_image") {
+      parts.add_image(part["image_url"].get<std::string>());
+    } else {
+      parts.add_text(content_text(OrderedJson::array({part})));
+    }
+  }
+  return parts.take();
+}
+
 std::string joined_texts(const OrderedJson& item, const char* name) {
   std::string text;
   const auto parts = item.find(name);
@@ -142,7 +168,12 @@ class Messages {
   void add(const OrderedJson& item) {
     const auto& type = item["type"].get_ref<const std::string&>();
     if (type == "message") {
-      add_message(item["role"].get<std::string>(), content_text(item["content"]));
+      if (item["role"] == "user") {
+        reasoning_.clear();
+        messages_.push_back({{"role", "user"}, {"content", user_content(item["content"])}});
+      } else {
+        add_message(item["role"].get<std::string>(), content_text(item["content"]));
+      }
     } else if (type == "reasoning") {
       append_line(reasoning_, reasoning_of(item));
     } else if (type == "function_call") {
@@ -173,11 +204,8 @@ class Messages {
   void add_message(const std::string& role, std::string text) {
     if (role == "system" || role == "developer") {
       add_system(text);
-    } else if (role == "assistant") {
-      add_assistant(std::move(text));
     } else {
-      reasoning_.clear();
-      messages_.push_back({{"role", role}, {"content", std::move(text)}});
+      add_assistant(std::move(text));
     }
   }
 

@@ -18,6 +18,7 @@ namespace {
 void reject_features(const Fields& fields) {
   // max_tool_calls counts calls of hosted tools, which the model never chooses.
   check_known(fields, {"model",
+                       "lora",
                        "input",
                        "instructions",
                        "previous_response_id",
@@ -140,7 +141,7 @@ ResponsesRequest read_responses_request(const OrderedJson& body) {
   const Fields fields(body);
   reject_features(fields);
   ResponsesRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = read_model(fields);
   request.items = read_items(fields);
   request.instructions = fields.string("instructions").value_or("");
   request.previous_response_id = fields.string("previous_response_id").value_or("");

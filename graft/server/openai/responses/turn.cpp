@@ -44,7 +44,7 @@ std::optional<api::ChatPrompt> fitting_prompt(LoadedModel& model,
                                               const api::Conversation& conversation) {
   try {
     api::ChatPrompt prompt = chat_prompt(model, conversation);
-    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
+    const auto length = prompt.num_tokens();
     if (length < model.llm().config().max_model_len) return prompt;
   } catch (const ApiError& error) {
     if (error.code != "context_length_exceeded") throw;

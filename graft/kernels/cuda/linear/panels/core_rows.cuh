@@ -9,7 +9,7 @@
 #pragma once
 
 #include "graft/kernels/cuda/linear/panels/panel_rows.cuh"
-#include "graft/kernels/cuda/linear/panels/wgmma.cuh"
+#include "graft/kernels/cuda/wgmma.cuh"
 
 namespace graft::kernels::cuda {
 

@@ -225,15 +225,7 @@ int wgmma_slices(const PanelGemmJob& job) {
 
 bool can_use_wgmma(DType dtype) {
   static const bool has_wgmma = [] {
-    int device = 0;
-    int capability = 0;
-    int minor = 0;
-    return cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device) ==
-               cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) ==
-               cudaSuccess &&
-           10 * capability + minor == 90 &&
+    return device_capability() == 90 &&
            is_compiled_for(90, panel_wgmma_kernel<WgmmaShape<DType::Q4_K, kWgmmaRows>, 1>) &&
            max_shared_bytes() >= WgmmaShape<DType::Q6_K, kWgmmaRows>::kSharedBytes + 1024;
   }();

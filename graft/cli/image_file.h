@@ -1,0 +1,20 @@
+// Image files of `graft run --image` and `graft chat`.
+
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "graft/base/text/json.h"
+
+namespace graft::cli {
+
+// The content part of a message, with the file as a data URL. Throws Error when it cannot be read
+// or is larger than images may be.
+OrderedJson image_part(const std::filesystem::path& path);
+
+// A message of the user: text alone, or the images before it as parts.
+OrderedJson user_message(const std::string& text, std::span<const OrderedJson> images);
+
+}  // namespace graft::cli
