@@ -13,6 +13,7 @@
 
 #include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -219,6 +220,24 @@ TEST(CommandFailures, StandardInputIsAFileOfEveryCommandThatReadsOne) {
   EXPECT_NE(rendered.out.find("Hello"), std::string::npos) << rendered.err;
 }
 
+TEST(CommandFailures, PerplexityFitsItsWindowIntoShortContexts) {
+  const TempDir folder;
+  for (const fs::directory_entry& entry : fs::directory_iterator(sprout_checkpoint())) {
+    if (entry.path().filename() != "config.json")
+      fs::create_symlink(entry.path(), folder.path() / entry.path().filename());
+  }
+  Json config = read_json_file(sprout_checkpoint() / "config.json");
+  config["max_position_embeddings"] = 64;
+  std::ofstream(folder / "config.json") << config;
+  std::string text;
+  for (int i = 0; i < 40; ++i)
+    text += "The fox ran over the hill. ";
+  const Outcome measured =
+      run_quietly({"perplexity", "-", "-m", folder.path().string(), "--json"}, text);
+  EXPECT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_GT(parse_json(measured.out, "perplexity")["windows"], 1);
+}
+
 TEST(CommandFailures, NamesOfModelsInFirstPlaceAreExplained) {
   expect_user_error(run_quietly({"run", "llama3.2", "Why?"}), "-m ollama:llama3.2 downloads");
   expect_user_error(run_quietly({"run", "org/repo", "Why?"}), "-m org/repo downloads");
@@ -231,6 +250,9 @@ TEST(CommandFailures, NamesOfModelsInFirstPlaceAreExplained) {
   expect_user_error(run_quietly({"run", "ollama:llama3.2", "Why?"}, "", {"HF_HUB_OFFLINE=1"}),
                     "HF_HUB_OFFLINE");
   expect_user_error(run_quietly({"chat", "-m", "llama3.2"}), "-m ollama:llama3.2");
+  expect_user_error(run_quietly({"chat", "llama3.2"}), "-m ollama:llama3.2");
+  const Outcome chat = run_quietly({"chat", "sprout", "--temperature", "0"}, "What is 12 + 30?\n");
+  EXPECT_NE(chat.out.find("42"), std::string::npos) << chat.err;
 }
 
 TEST(CommandFailures, ResultsAreJsonForPrograms) {

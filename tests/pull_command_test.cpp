@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/system/temp_dir.h"
+#include "graft/base/text/json.h"
 #include "graft/testing/hub/hub_peer.h"
 #include "graft/testing/shared_data.h"
 
@@ -72,10 +73,26 @@ TEST_F(PullCommand, DryRunAndPlanReadOnlyTheHeader) {
   const Outcome dry = graft({"pull", "--dry-run", "org/sprout-GGUF"});
   EXPECT_EQ(dry.exit_code, 0) << dry.err;
   EXPECT_NE(dry.out.find("Fits this machine"), std::string::npos) << dry.out;
+  const Json figures =
+      parse_json(graft({"pull", "--dry-run", "--json", "org/sprout-GGUF"}).out, "dry run");
+  EXPECT_EQ(figures["fits"], true);
+  EXPECT_EQ(figures["bytes"], fs::file_size(bundled_sprout()));
+  EXPECT_EQ(figures["downloaded_bytes"], 0);
+  EXPECT_GT(figures["decode_tokens_per_s"], 0);
   const Outcome plan = graft({"plan", "ollama:sprout:small"});
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_FALSE(fs::exists(home_ / "cache/huggingface"));
   EXPECT_FALSE(fs::exists(home_ / "data/graft"));
+}
+
+TEST_F(PullCommand, PrintsJson) {
+  const Json pulled = parse_json(graft({"pull", "--json", "org/sprout-GGUF"}).out, "pull");
+  EXPECT_EQ(pulled["name"], "org/sprout-GGUF");
+  EXPECT_EQ(pulled["bytes"], fs::file_size(bundled_sprout()));
+  EXPECT_TRUE(fs::exists(pulled["path"].get<std::string>()));
+  const Json removed = parse_json(graft({"rm", "--json", "org/sprout-GGUF"}).out, "rm");
+  EXPECT_EQ(removed["removed"], "org/sprout-GGUF");
+  EXPECT_EQ(removed["bytes"], pulled["bytes"]);
 }
 
 TEST_F(PullCommand, ReportsErrors) {

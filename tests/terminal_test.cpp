@@ -195,5 +195,29 @@ TEST_F(Terminal, NoColourDisablesColours) {
   EXPECT_FALSE(is_coloured());
 }
 
+TEST_F(Terminal, DumbAndUnknownTerminalsGetNoColours) {
+  start("", "TERM=dumb");
+  send_line("What is 12 + 30?");
+  EXPECT_TRUE(shows("12 + 30 = 42"));
+  EXPECT_FALSE(is_coloured());
+  tmux({"kill-server"});
+  start("", "-u TERM");
+  send_line("What is 12 + 30?");
+  EXPECT_TRUE(shows("12 + 30 = 42"));
+  EXPECT_FALSE(is_coloured());
+}
+
+// A regular expression forces the model to write an escape sequence that would clear the screen.
+TEST_F(Terminal, ControlCharactersOfTheModelDoNotReachIt) {
+  const Outcome outcome =
+      tmux({"-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "80", "-y", "40",
+            "echo before; env GRAFT_CONFIG=/dev/null " GRAFT_PROGRAM
+            " run --regex 'a\\x1b\\[2Jb' Hello; echo exit code $?; cat"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(shows("exit code 0"));
+  EXPECT_TRUE(shows("a?[2Jb"));
+  EXPECT_TRUE(shows("before"));
+}
+
 }  // namespace
 }  // namespace graft::tests

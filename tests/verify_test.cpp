@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "graft/base/text/json.h"
 #include "graft/tensor/gpus.h"
 #include "graft/testing/golden.h"
 
@@ -58,6 +59,15 @@ INSTANTIATE_TEST_SUITE_P(Golden, Verify, testing::ValuesIn(kGolden), [](const au
 });
 
 // The indexer of the model has scores that are equal.
+TEST(VerifyCommand, PrintsJson) {
+  const std::string folder = golden_checkpoint(kGolden[0]).string();
+  const Json report = parse_json(run_program({"verify", folder, "--json"}).out, "verify");
+  EXPECT_EQ(report["folder"], folder);
+  EXPECT_EQ(report["ok"], true);
+  EXPECT_LE(report["largest_error"], report["tolerance"]);
+  EXPECT_GT(report["prompts"][0]["tokens"], 0);
+}
+
 TEST(VerifyCommand, ExplainsDifferencesOfAnIndexer) {
   const Outcome outcome = run_program({"verify", golden_checkpoint("deepseek-v3.2").string()});
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;

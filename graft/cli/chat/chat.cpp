@@ -179,9 +179,10 @@ void add_chat(Command& app) {
   command->footer(
       "Examples:\n"
       "  graft chat\n"
+      "  graft chat ollama:llama3.2:1b\n"
       "  graft chat -m DeepSeek-V3-Q4_K_M.gguf --rules my.yaml --system \"Be brief.\"\n"
       "Also accepts KTransformers' flags: --gguf_path, --optimize_config_path, --cpu_infer, …");
-  options->model.add_to(*command);
+  options->model.add_to(*command, "MODEL");
   options->context.add_to(*command);
   options->sampling.add_to(*command);
   command->add_option("--prompt-file", options->prompt_file, "File with the first message")

@@ -143,8 +143,8 @@ std::vector<models::AdapterSource> parse_adapters(const std::vector<std::string>
   return adapters;
 }
 
-void ModelOptions::add_to(Command& command) {
-  model.add_to(command);
+void ModelOptions::add_to(Command& command, const std::string& positional) {
+  model.add_to(command, positional);
   add_all_but_model_to(command);
 }
 

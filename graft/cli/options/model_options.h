@@ -63,7 +63,8 @@ struct ModelOptions {
   std::string expert_stats;       // path; empty: not kept
   std::vector<std::string> lora;  // NAME=PATH[:SCALE]
 
-  void add_to(Command& command);
+  // `positional`: as for ModelChoice.
+  void add_to(Command& command, const std::string& positional = "");
   void add_all_but_model_to(Command& command);
   // The adapter is that of all requests. Throws Error for more than max_adapters.
   api::LlmConfig config(std::size_t max_adapters = 1) const;

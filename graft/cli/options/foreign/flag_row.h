@@ -12,7 +12,7 @@ namespace graft::cli {
 enum class Meaning : std::uint8_t {
   Renamed,      // same value, other name
   Switch,       // true: `to`
-  Count,        // a number, also as 32k (thousands) or 32K (1024): the same flag with the number
+  Count,        // a number, also as 32k (thousands) or 32K (1024); auto and -1: the default
   Prefill,      // tokens of a prefill chunk: the flag depends on the command
   CacheTokens,  // tokens of the KV cache: --kv-blocks
   Gibibytes,    // a number of GiB: the same flag with the unit
@@ -56,6 +56,8 @@ inline constexpr std::string_view kNoLongContext =
 inline constexpr std::string_view kNoDraft = "speculative decoding is not supported";
 inline constexpr std::string_view kRope = "RoPE is as the checkpoint says";
 inline constexpr std::string_view kStep = "--max-num-batched-tokens of `graft serve` bounds a step";
+inline constexpr std::string_view kBatch = "`graft serve` runs several requests at once";
+inline constexpr std::string_view kLength = "--max-model-len bounds the conversation";
 inline constexpr std::string_view kBlocks = "the rule of kv_cache has block_tokens";
 inline constexpr std::string_view kKeys =
     "a key on the command line is visible to other users; use --api-key-file or GRAFT_API_KEYS";

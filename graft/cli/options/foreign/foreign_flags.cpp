@@ -192,7 +192,8 @@ class Translator {
   void translate_value(const FlagRow& row, const std::string& value) {
     switch (row.meaning) {
       case Meaning::Count:
-        return add(row.to, plain_count(row.from, value));
+        if (value != "auto" && value != "-1") add(row.to, plain_count(row.from, value));
+        return;
       case Meaning::Prompt:
         out_.push_back(value);
         return;

@@ -128,6 +128,9 @@ TEST(ForeignFlags, MoreOfVllm) {
                    "https://a.example", "--cors-origin", "https://b.example"}));
   EXPECT_EQ(translate_flags({"serve", "--allowed-origins", "https://a.example"}),
             (Words{"serve", "--cors-origin", "https://a.example"}));
+  EXPECT_EQ(translate_flags({"serve", "--max-model-len", "auto"}), Words{"serve"});
+  EXPECT_EQ(translate_flags({"serve", "--max-model-len", "-1"}), Words{"serve"});
+  EXPECT_NE(refusal({"serve", "-O3"}).find("kernels"), std::string::npos);
   EXPECT_NE(refusal({"serve", "-q", "awq"}).find("graft quantize"), std::string::npos);
   EXPECT_NE(refusal({"serve", "--speculative-config", "{}"}).find("speculative decoding"),
             std::string::npos);

@@ -13,6 +13,7 @@ constexpr std::string_view kOrder = "the order of samplers is fixed";
 constexpr std::string_view kChat = "`graft chat` is the conversation";
 constexpr std::string_view kMapped = "--no-repack runs from the mapped file";
 constexpr std::string_view kLog = "messages go to standard error: `… 2> FILE`";
+constexpr std::string_view kLogForm = "--log-format json writes time and level of every message";
 constexpr std::string_view kContext =
     "a request that does not fit the context is refused; `graft chat --full-context drop` leaves "
     "out old turns";
@@ -39,6 +40,8 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     // Context and KV cache.
     {"-c", "--max-model-len", Meaning::Renamed},
     {"--ctx-size", "--max-model-len", Meaning::Renamed},
+    {"-np", kBatch, Meaning::Refused, Scope::Talk},
+    {"--parallel", kBatch, Meaning::Refused, Scope::Talk},
     {"-np", "--max-num-seqs", Meaning::Renamed},
     {"--parallel", "--max-num-seqs", Meaning::Renamed},
     {"--cache-ram", "--kv-host", Meaning::Mebibytes},
@@ -67,6 +70,14 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     {"--no-kv-offload", "the KV cache of a layer is where the layer is", Meaning::Refused},
     {"--no-cont-batching", "requests always share steps; --max-num-seqs 1 runs one at a time",
      Meaning::Refused},
+    {"-nocb", "requests always share steps; --max-num-seqs 1 runs one at a time", Meaning::Refused},
+    {"-dt", "blocks of the KV cache do not fragment", Meaning::Refused},
+    {"--defrag-thold", "blocks of the KV cache do not fragment", Meaning::Refused},
+    {"--ctx-checkpoints", "the prefix cache keeps states at block boundaries", Meaning::Refused},
+    {"-sps", "sequences have no fixed slots; the prefix cache finds common starts",
+     Meaning::Refused},
+    {"--slot-prompt-similarity",
+     "sequences have no fixed slots; the prefix cache finds common starts", Meaning::Refused},
     {"--no-cache-prompt", "the prefix cache is always on", Meaning::Refused},
     {"--rope-*", kRope, Meaning::Refused},
     {"--yarn-*", kRope, Meaning::Refused},
@@ -110,6 +121,7 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     {"--no-warmup", "--lazy loads the first model on the first request", Meaning::Refused,
      Scope::Serve},
     {"--no-warmup", kTrue, Meaning::Only, Scope::Talk},
+    {"--rpc", "graft runs on one machine", Meaning::Refused},
     // Prompts and conversations.
     {"-p", "", Meaning::Prompt, Scope::Run},
     {"--prompt", "", Meaning::Prompt, Scope::Run},
@@ -133,6 +145,13 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     {"--no-display-prompt", kTrue, Meaning::Only, Scope::Run},
     {"--color", kTrue, Meaning::Only, Scope::Talk},
     {"-co", kTrue, Meaning::Only, Scope::Talk},
+    {"--simple-io", kTrue, Meaning::Only, Scope::Talk},
+    {"-e", "prompts are taken as they are, without escapes", Meaning::Refused, Scope::Talk},
+    {"--escape", "prompts are taken as they are, without escapes", Meaning::Refused, Scope::Talk},
+    {"--no-escape", kTrue, Meaning::Only, Scope::Talk},
+    {"--verbose-prompt", "`graft template` prints the prompt", Meaning::Refused},
+    {"--special", R"("skip_special_tokens": false is a field of requests)", Meaning::Refused},
+    {"-sp", R"("skip_special_tokens": false is a field of requests)", Meaning::Refused},
     {"-r", "stop texts are fields of requests, also in --batch", Meaning::Refused, Scope::Talk},
     {"--reverse-prompt", "stop texts are fields of requests, also in --batch", Meaning::Refused,
      Scope::Talk},
@@ -162,6 +181,7 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     {"--grammar-file", kSampling, Meaning::Refused, Scope::Serve},
     {"--json-schema", kSampling, Meaning::Refused, Scope::Serve},
     {"--json-schema-file", kSampling, Meaning::Refused, Scope::Serve},
+    {"-j", kSampling, Meaning::Refused, Scope::Serve},
     {"-n", "--max-new-tokens", Meaning::Renamed},
     {"--n-predict", "--max-new-tokens", Meaning::Renamed},
     {"--predict", "--max-new-tokens", Meaning::Renamed},
@@ -203,6 +223,10 @@ constexpr auto kLlamaCppRows = std::to_array<FlagRow>({
     {"-v", "--log-level=debug", Meaning::Switch, Scope::Serve},
     {"--log-disable", "--log-level=error", Meaning::Switch, Scope::Serve},
     {"--log-file", kLog, Meaning::Refused},
+    {"--log-prefix", kLogForm, Meaning::Refused},
+    {"--log-timestamps", kLogForm, Meaning::Refused},
+    {"-lv", "--log-level error, warning, info or debug", Meaning::Refused},
+    {"--perf", "/metrics has the speeds", Meaning::Refused, Scope::Serve},
     {"--no-webui", "the pages are always served; API keys protect the API", Meaning::Refused},
     {"--no-slots", "/slots has no prompts; API keys protect it", Meaning::Refused},
     {"--slot-save-path", "--kv-disk keeps blocks of the KV cache in files", Meaning::Refused},
