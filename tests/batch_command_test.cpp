@@ -16,10 +16,6 @@
 namespace graft::tests {
 namespace {
 
-Outcome run_quietly(const std::vector<std::string>& arguments, const std::string& input = "") {
-  return run_program(arguments, {.input = input, .environment = {"GRAFT_CONFIG=/dev/null"}});
-}
-
 // A line of OpenAI's batch files.
 std::string request_line(const std::string& id, const std::string& url, const Json& body) {
   return Json{{"custom_id", id}, {"method", "POST"}, {"url", url}, {"body", body}}.dump() + "\n";

@@ -23,14 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Outcome run_quietly(const std::vector<std::string>& arguments,
-                    const std::string& input = "",
-                    const std::vector<std::string>& environment = {}) {
-  RunOptions around = {.input = input, .environment = {"GRAFT_CONFIG=/dev/null"}};
-  around.environment.insert(around.environment.end(), environment.begin(), environment.end());
-  return run_program(arguments, around);
-}
-
 // A safetensors file with these tensors of one F32 value.
 void write_safetensors(const fs::path& path, const std::vector<std::string>& names) {
   Json header = Json::object();

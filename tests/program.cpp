@@ -47,6 +47,14 @@ std::vector<std::string> environment_with(const std::vector<std::string>& given)
 
 }  // namespace
 
+Outcome run_quietly(const std::vector<std::string>& arguments,
+                    const std::string& input,
+                    const std::vector<std::string>& environment) {
+  RunOptions around = {.input = input, .environment = {"GRAFT_CONFIG=/dev/null"}};
+  around.environment.insert(around.environment.end(), environment.begin(), environment.end());
+  return run_program(arguments, around);
+}
+
 Outcome run_program(const std::vector<std::string>& arguments, const RunOptions& around) {
   std::vector<std::string> words = {GRAFT_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());

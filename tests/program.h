@@ -23,6 +23,10 @@ struct RunOptions {
 // Runs without a shell. The first word is the path of the program.
 Outcome run_command(const std::vector<std::string>& words, const RunOptions& around = {});
 Outcome run_program(const std::vector<std::string>& arguments, const RunOptions& around = {});
+// Without a file of settings.
+Outcome run_quietly(const std::vector<std::string>& arguments,
+                    const std::string& input = "",
+                    const std::vector<std::string>& environment = {});
 
 // Expects exit code 2 and one line on standard error, with `part`.
 void expect_user_error(const Outcome& outcome, const std::string& part);

@@ -15,12 +15,6 @@
 namespace graft::tests {
 namespace {
 
-const std::string kNoSettings = "GRAFT_CONFIG=/dev/null";
-
-Outcome run_quietly(const std::vector<std::string>& arguments, const std::string& input = "") {
-  return run_program(arguments, {.input = input, .environment = {kNoSettings}});
-}
-
 TEST(RunCommand, PrintsOnlyTheOutput) {
   const Outcome outcome = run_quietly({"run", "What is 12 + 30?", "--temperature", "0"});
   EXPECT_EQ(outcome.exit_code, 0);

@@ -26,7 +26,7 @@ models::OpenOptions with_adapters() {
   return options;
 }
 
-EngineConfig small_config() {
+EngineConfig adapter_config() {
   EngineConfig config;
   config.max_model_len = 256;
   config.num_kvcache_blocks = 60;
@@ -78,7 +78,7 @@ TEST(EngineAdapters, ABatchMixesThemAndAnswersAsAlone) {
   const std::vector<std::string> names = {"a", "", "b", "a", ""};
   std::map<std::string, Result> alone;
   for (const std::string& name : {"", "a", "b"}) {
-    EngineConfig config = small_config();
+    EngineConfig config = adapter_config();
     config.enable_prefix_caching = false;
     Engine engine(open, nullptr, config);
     engine.add(request_for(engine, name));
@@ -87,7 +87,7 @@ TEST(EngineAdapters, ABatchMixesThemAndAnswersAsAlone) {
   }
   EXPECT_NE(alone["a"].tokens, alone[""].tokens);
   EXPECT_NE(alone["a"].tokens, alone["b"].tokens);
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, adapter_config());
   std::vector<RequestId> ids;
   for (const std::string& name : names)
     ids.push_back(engine.add(request_for(engine, name)));
@@ -99,8 +99,8 @@ TEST(EngineAdapters, ABatchMixesThemAndAnswersAsAlone) {
 TEST(EngineAdapters, TheModelWithoutThemAnswersTheSame) {
   models::OpenModel plain(golden_checkpoint("llama"));
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
-  Engine without(plain, nullptr, small_config());
-  Engine with(open, nullptr, small_config());
+  Engine without(plain, nullptr, adapter_config());
+  Engine with(open, nullptr, adapter_config());
   without.add(request_for(without, ""));
   with.add(request_for(with, ""));
   EXPECT_EQ(run_all(with), run_all(without));
@@ -108,7 +108,7 @@ TEST(EngineAdapters, TheModelWithoutThemAnswersTheSame) {
 
 TEST(EngineAdapters, PrefixesAreSharedWithinAnAdapterOnly) {
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, adapter_config());
   const auto cached = [&](const std::string& adapter) {
     engine.add(request_for(engine, adapter));
     return run_all(engine).begin()->second.num_cached;
@@ -124,7 +124,7 @@ TEST(EngineAdapters, PrefixesAreSharedWithinAnAdapterOnly) {
 // Other matrices under the same name share nothing; the same ones under another name do.
 TEST(EngineAdapters, PrefixesBelongToTheMatricesNotTheName) {
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, adapter_config());
   const auto cached = [&](const std::string& adapter) {
     engine.add(request_for(engine, adapter));
     return run_all(engine).begin()->second.num_cached;
@@ -145,11 +145,11 @@ TEST(EngineAdapters, ARemovedAdapterServesItsRequestsToTheEnd) {
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
   Result alone;
   {
-    Engine engine(open, nullptr, small_config());
+    Engine engine(open, nullptr, adapter_config());
     engine.add(request_for(engine, "a", 20));
     alone = run_all(engine).begin()->second;
   }
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, adapter_config());
   const RequestId id = engine.add(request_for(engine, "a", 20));
   std::map<SequenceId, Result> results;
   for (int step = 0; step < 5; ++step)
@@ -168,7 +168,7 @@ TEST(EngineAdapters, ARemovedAdapterServesItsRequestsToTheEnd) {
 
 TEST(EngineAdapters, ATakenNameIsAnError) {
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, adapter_config());
   const models::Adapter again({.name = "a", .path = golden_adapter("llama-lora-b")}, open.source(),
                               open.blueprint());
   EXPECT_THROW(engine.add_adapter(again), Error);
@@ -177,7 +177,7 @@ TEST(EngineAdapters, ATakenNameIsAnError) {
 TEST(EngineAdapters, SavedSequencesContinueWithTheirs) {
   const TempDir folder;
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, adapter_config());
   const RequestId id = engine.add(request_for(engine, "b", 20));
   std::map<SequenceId, Result> results;
   while (results[{id, 0}].tokens.size() < 5)
@@ -188,7 +188,7 @@ TEST(EngineAdapters, SavedSequencesContinueWithTheirs) {
     collect(engine, results);
   const std::vector<TokenId>& all = results[{id, 0}].tokens;
   {
-    Engine other(open, nullptr, small_config());
+    Engine other(open, nullptr, adapter_config());
     other.restore(folder / "s");
     const auto rest = run_all(other).begin()->second.tokens;
     ASSERT_FALSE(rest.empty());
@@ -196,7 +196,7 @@ TEST(EngineAdapters, SavedSequencesContinueWithTheirs) {
     EXPECT_LE(rest.size(), all.size() - num_before + 1);
   }
   models::OpenModel plain(golden_checkpoint("llama"));
-  Engine without(plain, nullptr, small_config());
+  Engine without(plain, nullptr, adapter_config());
   try {
     without.restore(folder / "s");
     FAIL() << "restored without its adapter";
@@ -208,7 +208,7 @@ TEST(EngineAdapters, SavedSequencesContinueWithTheirs) {
 // Preempted sequences are computed again, with their adapter.
 TEST(EngineAdapters, PreemptionKeepsThem) {
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
-  EngineConfig config = small_config();
+  EngineConfig config = adapter_config();
   config.num_kvcache_blocks = 8;
   config.max_model_len = 100;
   config.enable_prefix_caching = false;
@@ -221,7 +221,7 @@ TEST(EngineAdapters, PreemptionKeepsThem) {
     return results;
   };
   std::int64_t num_preemptions = 0;
-  const auto want = run(small_config(), num_preemptions);
+  const auto want = run(adapter_config(), num_preemptions);
   EXPECT_EQ(num_preemptions, 0);
   const auto got = run(config, num_preemptions);
   EXPECT_GT(num_preemptions, 0);
@@ -239,7 +239,7 @@ TEST(EngineAdapters, GraphsOfADeviceMixThem) {
     options.operators = ops::testing::with_test_devices;
     options.num_threads = 1;
     models::OpenModel open(golden_checkpoint("llama"), options);
-    EngineConfig config = small_config();
+    EngineConfig config = adapter_config();
     config.enforce_eager = is_eager;
     Engine engine(open, nullptr, config);
     std::int64_t max_tokens = 6;

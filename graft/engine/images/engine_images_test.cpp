@@ -74,7 +74,7 @@ ImageOutput run_one(Engine& engine, const Request& request) {
   return outputs[{.request = id, .sample = 0}];
 }
 
-EngineConfig small_config() {
+EngineConfig image_config() {
   EngineConfig config;
   config.max_model_len = 256;
   config.num_kvcache_blocks = 64;
@@ -88,7 +88,7 @@ class EngineImages : public ::testing::TestWithParam<const char*> {
   ImagePtr b = picture(open, 2, 40);
 
   ImageOutput alone(const Request& request) {
-    EngineConfig config = small_config();
+    EngineConfig config = image_config();
     config.enable_prefix_caching = false;
     Engine engine(open, nullptr, config);
     return run_one(engine, request);
@@ -108,7 +108,7 @@ TEST_P(EngineImages, ChunksGiveTheSameOutput) {
   const Request request = request_of(a, b);
   const ImageOutput want = alone(request);
   for (const std::int64_t chunk : {1, 5, 17}) {
-    EngineConfig config = small_config();
+    EngineConfig config = image_config();
     config.enable_prefix_caching = false;
     config.chunk_prefill_size = chunk;
     Engine engine(open, nullptr, config);
@@ -117,7 +117,7 @@ TEST_P(EngineImages, ChunksGiveTheSameOutput) {
 }
 
 TEST_P(EngineImages, SharesBlocksOfEqualImagesOnly) {
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, image_config());
   const Request request = request_of(a, b);
   const ImageOutput first = run_one(engine, request);
   EXPECT_EQ(first.num_cached, 0);
@@ -130,7 +130,7 @@ TEST_P(EngineImages, SharesBlocksOfEqualImagesOnly) {
 }
 
 TEST_P(EngineImages, HostTierKeepsImagesApart) {
-  EngineConfig config = small_config();
+  EngineConfig config = image_config();
   config.kv_host_bytes = 64U << 20U;
   Engine engine(open, nullptr, config);
   const ImageOutput first = run_one(engine, request_of(a, b));
@@ -159,8 +159,8 @@ TEST_P(EngineImages, PreemptionAndForksKeepTheOutput) {
     run_all(engine, outputs);
     return std::pair(outputs, engine.stats().num_preemptions);
   };
-  const auto [want, none] = run(small_config());
-  EngineConfig tight = small_config();
+  const auto [want, none] = run(image_config());
+  EngineConfig tight = image_config();
   const ImageOutput one = alone(request_of(a, b));
   tight.num_kvcache_blocks = (one.num_prompt + 40) / 16 + 4;
   const auto [got, num_preemptions] = run(tight);
@@ -176,7 +176,7 @@ TEST_P(EngineImages, RestoresFromASnapshot) {
   const Request request = request_of(a, b);
   const ImageOutput want = alone(request);
   for (const int num_steps : {1, 2, 6}) {
-    EngineConfig config = small_config();
+    EngineConfig config = image_config();
     config.chunk_prefill_size = 24;
     Engine engine(open, nullptr, config);
     const RequestId id = engine.add(request);
@@ -209,7 +209,7 @@ TEST_P(EngineImages, PenaltiesSeeTheTextOfThePrompt) {
 }
 
 TEST_P(EngineImages, RefusesWhatCannotRun) {
-  Engine engine(open, nullptr, small_config());
+  Engine engine(open, nullptr, image_config());
   Request request = request_of(a, b);
   request.params.prompt_logprobs = 1;
   EXPECT_THROW(engine.check(request), Error);
@@ -235,7 +235,7 @@ TEST_P(EngineImages, TextModelOnADeviceGivesTheSameTokens) {
     options.load.repack = false;
     OpenModel placed(golden_checkpoint(GetParam()), options);
     EXPECT_EQ(placed.plan().at("vision_tower").decode.device(), kCpu);
-    EngineConfig config = small_config();
+    EngineConfig config = image_config();
     config.chunk_prefill_size = 24;
     Engine engine(placed, nullptr, config);
     ImageOutputs outputs;
@@ -263,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EngineImages, ::testing::Values("llava", "llava
 TEST(EngineImagesOfText, ModelRefusesThem) {
   OpenModel llava(golden_checkpoint("llava"));
   OpenModel text(golden_checkpoint("llama"));
-  Engine engine(text, nullptr, small_config());
+  Engine engine(text, nullptr, image_config());
   try {
     engine.check(request_of(picture(llava, 1), picture(llava, 2)));
     FAIL();

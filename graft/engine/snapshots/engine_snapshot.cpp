@@ -120,7 +120,7 @@ RequestId Engine::restore(Snapshot snapshot,
   if (snapshot.adapter != 0) {
     sequence->adapter = adapters_.find(snapshot.adapter);
     if (sequence->adapter == nullptr) {
-      fail(path.string(), ": saved with the adapter '", snapshot.adapter_name,
+      fail(where, ": saved with the adapter '", snapshot.adapter_name,
            "', which is not loaded with these matrices and scale");
     }
   }

@@ -21,10 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "GRAFTSEQ";
+constexpr std::string_view kSnapshotMagic = "GRAFTSEQ";
 constexpr std::int64_t kMaxBlockTokens = 65536;  // EngineConfig::kvcache_block_size
 // Magic, header size and checksum.
-constexpr std::size_t kFixedBytes = kMagic.size() + 2 * sizeof(std::uint64_t);
+constexpr std::size_t kFixedBytes = kSnapshotMagic.size() + 2 * sizeof(std::uint64_t);
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -207,7 +207,7 @@ void write_snapshot(const fs::path& path,
                     const std::function<std::span<const std::byte>(std::int64_t)>& block) {
   Writer writer(path);
   const std::string header = header_of(snapshot).dump();
-  writer.append(bytes_of(kMagic));
+  writer.append(bytes_of(kSnapshotMagic));
   writer.append(header.size());
   writer.append(bytes_of(header));
   writer.append(snapshot.state);
@@ -224,15 +224,16 @@ Snapshot read_snapshot(const fs::path& path) {
 }
 
 Snapshot parse_snapshot(std::span<const std::byte> bytes, const std::string& where) {
-  if (bytes.size() < kFixedBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+  if (bytes.size() < kFixedBytes ||
+      std::memcmp(bytes.data(), kSnapshotMagic.data(), kSnapshotMagic.size()) != 0)
     fail(where, ": not a saved sequence");
   const auto covered = bytes.first(bytes.size() - sizeof(std::uint64_t));
   if (XXH3_64bits(covered.data(), covered.size()) != u64_at(bytes, covered.size()))
     fail(where, ": damaged: checksum mismatch over ", bytes.size(), " bytes");
-  const std::uint64_t header_bytes = u64_at(bytes, kMagic.size());
+  const std::uint64_t header_bytes = u64_at(bytes, kSnapshotMagic.size());
   if (header_bytes > bytes.size() - kFixedBytes) fail(where, ": damaged: header is truncated");
-  const auto text =
-      bytes.subspan(kMagic.size() + sizeof(std::uint64_t), static_cast<std::size_t>(header_bytes));
+  const auto text = bytes.subspan(kSnapshotMagic.size() + sizeof(std::uint64_t),
+                                  static_cast<std::size_t>(header_bytes));
   try {
     const Json header =
         parse_json({reinterpret_cast<const char*>(text.data()), text.size()}, where);
@@ -240,7 +241,8 @@ Snapshot parse_snapshot(std::span<const std::byte> bytes, const std::string& whe
     if (version != GRAFT_VERSION)
       fail(where, ": saved by graft ", version, ", this is graft ", GRAFT_VERSION);
     Snapshot snapshot = parse_header(header, where);
-    const auto stored = covered.subspan(kMagic.size() + sizeof(std::uint64_t) + text.size());
+    const auto stored =
+        covered.subspan(kSnapshotMagic.size() + sizeof(std::uint64_t) + text.size());
     const auto state_bytes = header.at("state_bytes").get<std::size_t>();
     if (state_bytes > stored.size()) fail(where, ": damaged: recurrent states are truncated");
     const auto state = stored.first(state_bytes);

@@ -87,6 +87,7 @@ struct LocalApi::State {
   http::WorkerPool workers{1};
   Router router;
   http::WorkerPool response_workers{2};
+  RunningGenerations running;  // destroyed after the generations
   // Posts its last updates to the workers while it is destroyed.
   ModelPool models;
   const HandlerContext context = {
@@ -99,7 +100,8 @@ struct LocalApi::State {
       .limits = {.max_answers = kUnlimited,
                  .max_output_tokens = kUnlimited,
                  .max_response_bytes = std::numeric_limits<std::int32_t>::max()},
-      .max_queued_bytes = std::size_t{4} << 20U};
+      .max_queued_bytes = std::size_t{4} << 20U,
+      .running = running};
   Lease lease;
 };
 

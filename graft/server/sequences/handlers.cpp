@@ -87,7 +87,7 @@ http::Response save(const HandlerContext& context, const std::string& id, const 
   const std::string filename = save.filename.empty() ? id : save.filename;
   const fs::path file = file_of(context, filename);
   const RunningGeneration running = find_running(context, id);
-  const Lease lease = running.loaded.lock();
+  const std::shared_ptr<LoadedModel> lease = running.loaded.lock();
   const api::SequenceId sequence = sequence_of(running, save);
   const auto finished = [&] {
     return ApiError(404, str("request '", id, "': this sample has finished"), {},
