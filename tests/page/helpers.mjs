@@ -21,11 +21,17 @@ export async function eventually(what, holds) {
   throw new Error(`timeout: ${what}`);
 }
 
-// PAGES=web/dist tests the pages of this folder instead of those in the program, which need a build of it.
+// PAGES=web/dist tests the pages of this folder, with the server's policy, instead of those in the program, which need a
+// build of it.
 async function servePages(page) {
   const folder = process.env.PAGES;
   if (!folder) return;
-  await page.route(/\/(status)?$/, (route) => route.fulfill({ path: join(folder, route.request().url().endsWith("/status") ? "status.html" : "index.html") }));
+  await page.route(/\/(status)?$/, async (route) => {
+    const { "content-security-policy": policy } = (await route.fetch()).headers();
+    assert.ok(policy, "a page has a policy");
+    const name = route.request().url().endsWith("/status") ? "status.html" : "index.html";
+    await route.fulfill({ path: join(folder, name), headers: { "Content-Type": "text/html", "Content-Security-Policy": policy } });
+  });
   await page.route(/\/assets\//, (route) => route.fulfill({ path: join(folder, new URL(route.request().url()).pathname) }));
 }
 
