@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { deflateSync } from "node:zlib";
-import { answers, eventually, isAccessible, isDone, open, picture, properEnd, rowMenu, send, streamOf } from "./helpers.mjs";
+import { answers, eventually, fitsTheWidth, isAccessible, isDone, open, picture, properEnd, rowMenu, send, streamOf } from "./helpers.mjs";
 
 // zlib.crc32 is not in Node 18.
 function crc32(bytes) {
@@ -112,13 +112,20 @@ export const imageChecks = {
     assert.equal(await chips(page).count(), 0);
     assert.equal(await shown(page).count(), 2);
     assert.equal(await colour(shown(page).first()), "20,60,200");
-    const { width, height } = await shown(page).first().boundingBox();
-    assert.ok(Math.abs(width / height - 2) < 0.05, `${width} x ${height}`);
+    const hasShape = async (canvas, shape) => {
+      const { width, height } = await canvas.boundingBox();
+      assert.ok(Math.abs(width / height / shape - 1) < 0.1, `${width} x ${height}`);
+    };
+    await hasShape(shown(page).first(), 2);
+    await hasShape(shown(page).last(), 0.5);
     await picture(page, "images");
     await isAccessible(page);
     await page.emulateMedia({ colorScheme: "dark" });
     await isAccessible(page);
     await picture(page, "images-dark");
+    await page.setViewportSize({ width: 360, height: 700 });
+    await fitsTheWidth(page);
+    await hasShape(shown(page).first(), 2);
     assert.deepEqual(problems, []);
     await close();
   },
