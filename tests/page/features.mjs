@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { answers, ask, bubbles, endOf, eventually, isAccessible, isDone, lastText, longAnswer, mockStream, open, picture, properEnd, question, rowMenu, send, setting, streamOf, sum } from "./helpers.mjs";
+import { answers, ask, bubbles, endOf, eventually, isAccessible, isDone, lastText, longAnswer, mockStream, open, picture, properEnd, question, rowMenu, send, setting, streamOf, sum, textOf } from "./helpers.mjs";
 
 const priceTool = JSON.stringify({
   name: "get_price",
@@ -86,7 +86,7 @@ export const featureChecks = {
     await setting(page, { tools: "[{" });
     await send(page, "again");
     await isDone(page);
-    assert.match(await answers(page).last().locator(".note").innerText(), /tools: .*JSON/);
+    assert.match(await textOf(answers(page).last().locator(".note")), /tools: .*JSON/);
     assert.deepEqual(problems, []);
     await close();
   },

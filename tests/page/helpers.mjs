@@ -57,7 +57,9 @@ export async function open(browser, url, options = {}) {
 
 export const picture = async (page, name, options = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.png`), ...options });
 export const answers = (page) => page.locator(".answer");
-export const lastText = async (page) => (await answers(page).last().locator("> .markdown").innerText()).trim();
+// A message is laid out, and has an innerText, one frame after it is in the DOM.
+export const textOf = (locator) => eventually("a text", async () => (await locator.innerText()).trim());
+export const lastText = (page) => textOf(answers(page).last().locator("> .markdown"));
 export const isDone = (page) => answers(page).last().locator(".actions [aria-label='Answer again']").waitFor();
 // A bubble is there before its text is.
 export const bubbles = (page) =>

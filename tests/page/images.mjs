@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { deflateSync } from "node:zlib";
-import { answers, eventually, fitsTheWidth, isAccessible, isDone, open, picture, properEnd, rowMenu, send, streamOf } from "./helpers.mjs";
+import { answers, eventually, fitsTheWidth, isAccessible, isDone, open, picture, properEnd, rowMenu, send, streamOf, textOf } from "./helpers.mjs";
 
 // zlib.crc32 is not in Node 18.
 function crc32(bytes) {
@@ -236,7 +236,7 @@ export const imageChecks = {
     assert.equal(await colour(shown(page)), "220,30,30");
     await send(page, "Really?");
     await isDone(page);
-    assert.match(await answers(page).last().locator(".note").innerText(), /answered 400: .*sprout reads no images/);
+    assert.match(await textOf(answers(page).last().locator(".note")), /answered 400: .*sprout reads no images/);
     assert.deepEqual(problems, []);
     await close();
   },
