@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { answers, ask, bubbles, endOf, eventually, isAccessible, isDone, lastText, longAnswer, mockStream, open, picture, properEnd, question, rowMenu, send, setting, streamOf, sum } from "./helpers.mjs";
+import { answers, ask, bubbles, endOf, eventually, isAccessible, isDone, lastText, longAnswer, mockStream, open, picture, properEnd, question, rowMenu, send, setting, streamOf, sum, textOf } from "./helpers.mjs";
 
 const priceTool = JSON.stringify({
   name: "get_price",
@@ -86,7 +86,7 @@ export const featureChecks = {
     await setting(page, { tools: "[{" });
     await send(page, "again");
     await isDone(page);
-    assert.match(await answers(page).last().locator(".note").innerText(), /tools: .*JSON/);
+    assert.match(await textOf(answers(page).last().locator(".note")), /tools: .*JSON/);
     assert.deepEqual(problems, []);
     await close();
   },
@@ -115,7 +115,7 @@ export const featureChecks = {
       { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("The code word is lantern.\n") },
       { name: "photo.png", mimeType: "image/png", buffer: Buffer.from([0x89, 0x50, 0x4e, 0x47, 0, 1, 2, 0xff]) },
     ]);
-    await page.locator(".toast", { hasText: "“photo.png” is not a text file." }).waitFor();
+    await page.locator(".toast", { hasText: "“photo.png” is neither text nor an image" }).waitFor();
     assert.match(await page.locator(".chips").innerText(), /notes\.txt\s+26 B/);
     const sent = page.waitForRequest("**/v1/chat/completions");
     await send(page, "What is the code word?");

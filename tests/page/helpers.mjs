@@ -21,11 +21,17 @@ export async function eventually(what, holds) {
   throw new Error(`timeout: ${what}`);
 }
 
-// PAGES=web/dist tests the pages of this folder instead of those in the program, which need a build of it.
+// PAGES=web/dist tests the pages of this folder, with the server's policy, instead of those in the program, which need a
+// build of it.
 async function servePages(page) {
   const folder = process.env.PAGES;
   if (!folder) return;
-  await page.route(/\/(status)?$/, (route) => route.fulfill({ path: join(folder, route.request().url().endsWith("/status") ? "status.html" : "index.html") }));
+  await page.route(/\/(status)?$/, async (route) => {
+    const { "content-security-policy": policy } = (await route.fetch()).headers();
+    assert.ok(policy, "a page has a policy");
+    const name = route.request().url().endsWith("/status") ? "status.html" : "index.html";
+    await route.fulfill({ path: join(folder, name), headers: { "Content-Type": "text/html", "Content-Security-Policy": policy } });
+  });
   await page.route(/\/assets\//, (route) => route.fulfill({ path: join(folder, new URL(route.request().url()).pathname) }));
 }
 
@@ -51,7 +57,9 @@ export async function open(browser, url, options = {}) {
 
 export const picture = async (page, name, options = {}) => pictures && page.screenshot({ path: join(pictures, `${name}.png`), ...options });
 export const answers = (page) => page.locator(".answer");
-export const lastText = async (page) => (await answers(page).last().locator("> .markdown").innerText()).trim();
+// A message is laid out, and has an innerText, one frame after it is in the DOM.
+export const textOf = (locator) => eventually("a text", async () => (await locator.innerText()).trim());
+export const lastText = (page) => textOf(answers(page).last().locator("> .markdown"));
 export const isDone = (page) => answers(page).last().locator(".actions [aria-label='Answer again']").waitFor();
 // A bubble is there before its text is.
 export const bubbles = (page) =>

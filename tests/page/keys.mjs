@@ -1,7 +1,7 @@
 // The pages of a server with API keys.
 
 import assert from "node:assert/strict";
-import { question, sum, eventually, open, picture, answers, lastText, send, setting } from "./helpers.mjs";
+import { question, sum, eventually, open, picture, answers, lastText, send, setting, textOf } from "./helpers.mjs";
 
 export const keyChecks = {
   async "asks for the API key when the server requires one"(browser, url) {
@@ -14,7 +14,7 @@ export const keyChecks = {
     assert.equal(await page.locator("dialog").count(), 0);
     await send(page, question);
     await page.locator("dialog[open]").waitFor();
-    assert.match(await answers(page).last().innerText(), /requires an API key/);
+    assert.match(await textOf(answers(page).last()), /requires an API key/);
     await page.fill("dialog [name=key]", "guess");
     await page.click("dialog button[type=submit]");
     await page.locator("dialog .note", { hasText: "The API key is wrong." }).waitFor();

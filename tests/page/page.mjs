@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { chromium } from "playwright-core";
 import { chatChecks } from "./chat.mjs";
 import { featureChecks } from "./features.mjs";
+import { imageChecks } from "./images.mjs";
 import { keyChecks } from "./keys.mjs";
 import { speedChecks } from "./speed.mjs";
 import { modelChecks, statusChecks } from "./status.mjs";
@@ -31,7 +32,7 @@ const browser = await chromium.launch({
 });
 let numFailed = 0;
 try {
-  for (const [list, keys] of [[{ ...chatChecks, ...featureChecks, ...speedChecks, ...statusChecks, ...modelChecks }, undefined], [keyChecks, "secret"]]) {
+  for (const [list, keys] of [[{ ...chatChecks, ...featureChecks, ...imageChecks, ...speedChecks, ...statusChecks, ...modelChecks }, undefined], [keyChecks, "secret"]]) {
     const { server, url } = await start(keys);
     try {
       for (const [name, check] of Object.entries(list)) {

@@ -56,6 +56,21 @@ export function modelRows(tags: Tag[], loaded: Tag[], samples: Sample[]): ModelR
   });
 }
 
+const vision = new Map<string, boolean>();
+
+// Whether a model has a vision tower. undefined: the server does not say.
+export async function readsImages(name: string): Promise<boolean | undefined> {
+  if (!vision.has(name)) {
+    try {
+      const { capabilities } = (await (await post("/api/show", { model: name })).json()) as { capabilities: string[] };
+      vision.set(name, capabilities.includes("vision"));
+    } catch {
+      return undefined; // a request with images gets the reason
+    }
+  }
+  return vision.get(name);
+}
+
 export async function listModels(): Promise<ModelRow[]> {
   const [tags, loaded, metrics] = await Promise.all([ask("/api/tags"), ask("/api/ps"), ask("/metrics")]);
   const list = async (response: Response) => ((await response.json()) as { models: Tag[] }).models;

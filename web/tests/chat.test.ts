@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { addCalls, canRetry } from "../src/chat/answering";
 import { indented, splitCalls, withJsonBlock } from "../src/chat/calls";
+import { imageBytes, imageType, isImageUrl } from "../src/chat/image";
 import { requestBody, SettingError, toolsOf } from "../src/chat/request";
 import { search } from "../src/chat/search";
 import type { Conversation, Message, ToolCall } from "../src/chat/store";
@@ -10,6 +11,7 @@ import { attach, cut, drop, everyMessage, renew, switchTo } from "../src/chat/ve
 const user = (content: string): Message => ({ id: `u-${content}`, role: "user", content });
 const answer = (content: string, more: Partial<Message> = {}): Message => ({ id: `a-${content}`, role: "assistant", content, end: "stop", ...more });
 const chat = (messages: Message[], more: Partial<Conversation> = {}): Conversation => ({ id: "1", title: "", model: "m", settings: {}, messages, updated: 5, ...more });
+const png = "data:image/png;base64,iVBORw0KGgo=";
 const texts = (messages: Message[]) => messages.map(({ content }) => content);
 
 describe("versions", () => {
@@ -84,6 +86,16 @@ describe("requests", () => {
   it("have files before the question, in a fence that they do not close", () => {
     const body = requestBody(chat([{ ...user("Why?"), files: [{ name: "a.md", text: "```\nx\n```\n" }] }]));
     expect(body.messages[0]!.content).toBe("a.md:\n````\n```\nx\n```\n````\n\nWhy?");
+  });
+
+  it("have images before the text, and the names of those that were not kept", () => {
+    const content = (more: Partial<Message>) => requestBody(chat([{ ...user("Why?"), ...more }])).messages[0]!.content;
+    const part = { type: "image_url", image_url: { url: png } };
+    expect(content({ images: [{ name: "a.png", url: png }] })).toEqual([part, { type: "text", text: "Why?" }]);
+    expect(content({ images: [{ name: "a.png", url: png }], content: "" })).toEqual([part]);
+    const lost = "[b.png: this image is no longer available]\n\nWhy?";
+    expect(content({ images: [{ name: "b.png", url: "" }] })).toBe(lost);
+    expect(content({ images: [{ name: "b.png", url: "" }, { name: "a.png", url: png }] })).toEqual([part, { type: "text", text: lost }]);
   });
 
   it("have calls and results", () => {
@@ -167,6 +179,29 @@ describe("files of chats", () => {
     expect(read!.title).toBe("T");
     expect(read!.messages[0]).toMatchObject({ role: "user", content: "q\n<!-- graft:user -->" });
     expect(read!.messages[1]!.content).toContain("a");
+  });
+
+  it("keep images in JSON and name them in Markdown", () => {
+    const images = [{ name: "a.png", url: png }];
+    const asked = chat([{ ...user("q"), images }, answer("a")]);
+    expect(fromFile(toJson([asked]))[0]!.messages[0]!.images).toEqual(images);
+    expect(toMarkdown(asked, "T")).toContain("*Image: a.png*\n\nq");
+    const parts = [{ type: "text", text: "q" }, { type: "image_url", image_url: { url: png } }, { type: "image_url", image_url: { url: "http://x/y.png" } }, 3];
+    const [read] = fromFile(JSON.stringify([{ role: "user", content: parts }]));
+    expect(read!.messages[0]).toMatchObject({ content: "q", images: [{ name: "image 1", url: png }] });
+  });
+
+  it("have images of known types only", () => {
+    for (const url of ["http://x/y.png", "data:image/svg+xml;base64,AAAA", "data:text/html,<p>", `${png}"`, "data:image/png;base64,", 7]) {
+      expect(isImageUrl(String(url))).toBe(false);
+      const [read] = fromFile(JSON.stringify({ messages: [{ role: "user", content: "q", images: [{ name: "a", url }, null] }] }));
+      expect(read!.messages[0]!.images).toEqual([{ name: "a", url: "" }]);
+    }
+    const type = (text: string) => imageType(Uint8Array.from(text, (letter) => letter.charCodeAt(0)));
+    expect(type("\x89PNG\r\n\x1a\n")).toBe("image/png");
+    expect(type("BMW and others")).toBeUndefined();
+    expect(type("RIFF....WAVE")).toBeUndefined();
+    expect(imageBytes({ name: "a", url: png })).toBe(8);
   });
 
   it("read lists of messages in OpenAI's format", () => {

@@ -2,28 +2,13 @@
 
 import { h, icon, iconButton, toast } from "../dom";
 import { t } from "../language";
-import { bytesText } from "../units";
-import type { Attachment } from "./store";
-
-const maxFileBytes = 512 * 1024; // chats are kept in the browser's storage of a few MiB
-
-async function readFile(file: File): Promise<Attachment | undefined> {
-  if (file.size > maxFileBytes) {
-    toast(t("fileTooLarge", { name: file.name, size: bytesText(file.size), max: bytesText(maxFileBytes) }));
-    return undefined;
-  }
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
-    if (!text.includes("\0")) return { name: file.name, text };
-  } catch {
-    // Not UTF-8.
-  }
-  toast(t("fileNotText", { name: file.name }));
-  return undefined;
-}
+import { readsImages } from "../models";
+import { pastedFiles, readFiles } from "./attaching";
+import { fileChip, imageChip } from "./chips";
+import type { Attachment, AttachedImage, Draft } from "./store";
 
 export interface ComposerActions {
-  send: (text: string, files: Attachment[]) => void;
+  send: (draft: Draft) => void;
   stop: () => void;
   changed: () => void; // the draft
 }
@@ -33,8 +18,11 @@ export class Composer {
   private readonly button = h("button", { type: "button", id: "send", class: "send" });
   private readonly picker = h("input", { type: "file", id: "files", multiple: true, hidden: true });
   private readonly chips = h("ul", { class: "chips", "aria-label": t("attached"), hidden: true });
+  private readonly refusal = h("p", { class: "refusal", role: "status" });
   private isRunning = false;
-  private attached: Attachment[] = [];
+  private model = "";
+  private files: Attachment[] = [];
+  private images: AttachedImage[] = [];
   readonly node: HTMLElement;
 
   // `gauge` is shown below the box.
@@ -44,7 +32,7 @@ export class Composer {
   ) {
     const attach = iconButton("clip", t("attach"), () => this.picker.click(), { class: "icon-button attach" });
     const box = h("div", { class: "composer-box" }, attach, this.picker, this.area, this.button);
-    this.node = h("div", { class: "composer" }, this.chips, box, h("div", { class: "composer-foot" }, h("p", { class: "keys" }, t("keys")), gauge));
+    this.node = h("div", { class: "composer" }, this.refusal, this.chips, box, h("div", { class: "composer-foot" }, h("p", { class: "keys" }, t("keys")), gauge));
     this.button.addEventListener("click", () => (this.isRunning ? actions.stop() : this.send()));
     this.area.addEventListener("input", () => this.changed());
     this.area.addEventListener("keydown", (event) => {
@@ -57,26 +45,27 @@ export class Composer {
     this.show(false);
   }
 
-  get text(): string {
-    return this.area.value;
+  get draft(): Draft {
+    return { text: this.area.value, files: this.files, images: this.images };
   }
 
-  set text(value: string) {
-    this.area.value = value;
-    this.resize();
-  }
-
-  get files(): Attachment[] {
-    return this.attached;
-  }
-
-  set files(files: Attachment[]) {
-    this.attached = files;
-    const chip = (file: Attachment) =>
-      h("li", {}, h("span", {}, file.name), h("small", {}, bytesText(new Blob([file.text]).size)), iconButton("close", `${t("delete")}: ${file.name}`, () => this.detach(file)));
-    this.chips.replaceChildren(...files.map(chip));
-    this.chips.hidden = files.length === 0;
+  set draft({ text, files, images }: Draft) {
+    this.area.value = text;
+    this.files = files;
+    this.images = images;
+    this.chips.replaceChildren(
+      ...images.map((image) => imageChip(image, () => this.detach(image))),
+      ...files.map((file) => fileChip(file, () => this.detach(file))),
+    );
+    this.chips.hidden = files.length + images.length === 0;
     this.changed();
+  }
+
+  // Says so when images are attached and the model reads none.
+  check(model: string): void {
+    this.model = model;
+    if (this.images.length === 0) this.refuse("");
+    else void readsImages(model).then((reads) => model === this.model && this.refuse(reads === false && this.images.length > 0 ? t("noVision", { model }) : ""));
   }
 
   focus(): void {
@@ -95,41 +84,55 @@ export class Composer {
   }
 
   private send(): void {
-    const text = this.area.value.trim();
-    const { attached } = this;
-    if ((!text && attached.length === 0) || this.isRunning) return;
-    this.text = "";
-    this.files = [];
-    this.actions.send(text, attached);
+    const { draft } = this;
+    const text = draft.text.trim();
+    if ((!text && !this.hasFiles) || this.isRunning) return;
+    if (this.refusal.textContent) {
+      toast(this.refusal.textContent);
+      return;
+    }
+    this.draft = { text: "", files: [], images: [] };
+    this.actions.send({ ...draft, text });
+  }
+
+  private get hasFiles(): boolean {
+    return this.files.length + this.images.length > 0;
+  }
+
+  private refuse(text: string): void {
+    if (this.refusal.textContent !== text) this.refusal.textContent = text;
   }
 
   private acceptFiles(box: HTMLElement): void {
     this.picker.addEventListener("change", () => {
-      void this.attach(this.picker.files);
+      void this.attach([...(this.picker.files ?? [])]);
       this.picker.value = "";
     });
     this.area.addEventListener("paste", (event) => {
-      if (!event.clipboardData?.files.length) return;
+      const files = event.clipboardData ? pastedFiles(event.clipboardData) : [];
+      if (files.length === 0) return;
       event.preventDefault();
-      void this.attach(event.clipboardData.files);
+      void this.attach(files);
     });
     for (const name of ["dragover", "drop"] as const) {
       box.addEventListener(name, (event) => {
         if (!event.dataTransfer?.types.includes("Files")) return;
         event.preventDefault();
-        if (name === "drop") void this.attach(event.dataTransfer.files);
+        if (name === "drop") void this.attach([...event.dataTransfer.files]);
       });
     }
   }
 
-  private async attach(files: FileList | null): Promise<void> {
-    const read = await Promise.all([...(files ?? [])].map(readFile));
-    this.files = [...this.attached, ...read.filter((file) => file !== undefined)];
+  private async attach(list: File[]): Promise<void> {
+    const { files, images } = await readFiles(list);
+    const { draft } = this;
+    this.draft = { ...draft, files: [...draft.files, ...files], images: [...draft.images, ...images] };
     this.focus();
   }
 
-  private detach(file: Attachment): void {
-    this.files = this.attached.filter((other) => other !== file);
+  private detach(what: Attachment | AttachedImage): void {
+    const { text, files, images } = this.draft;
+    this.draft = { text, files: files.filter((file) => file !== what), images: images.filter((image) => image !== what) };
     this.focus();
   }
 
@@ -141,6 +144,6 @@ export class Composer {
   private resize(): void {
     this.area.style.height = "auto";
     if (this.area.scrollHeight > 0) this.area.style.height = `${this.area.scrollHeight}px`;
-    this.button.disabled = !this.isRunning && this.area.value.trim() === "" && this.attached.length === 0;
+    this.button.disabled = !this.isRunning && this.area.value.trim() === "" && !this.hasFiles;
   }
 }

@@ -4,16 +4,14 @@ import { post, ServerError } from "../api";
 import { h } from "../dom";
 import { t } from "../language";
 import type { ModelRow } from "../models";
-import { requestBody, SettingError } from "./request";
-import { newId, type Attachment, type Conversation } from "./store";
+import { requestBody, SettingError, textLength } from "./request";
+import { questionOf, type Conversation, type Draft } from "./store";
 
 const pauseMs = 400; // after the last change
+const imagePauseMs = 2000; // where images are sent to be counted
 const lettersPerToken = 4; // for models that are not loaded, of which nothing is counted
 
-export interface Draft {
-  text: string;
-  files: Attachment[];
-}
+const isEmptyDraft = ({ text, files, images }: Draft) => !text.trim() && files.length === 0 && images.length === 0;
 
 export class Gauge {
   private readonly bar = h("meter", { min: 0, max: 1, high: 0.8, low: 0.5, optimum: 0, "aria-label": t("contextUse") });
@@ -26,28 +24,30 @@ export class Gauge {
   update(conversation: Conversation, draft: Draft, model: ModelRow | undefined): void {
     clearTimeout(this.timer);
     this.request?.abort();
-    const isEmpty = conversation.messages.length === 0 && !draft.text.trim() && draft.files.length === 0;
+    const isEmpty = conversation.messages.length === 0 && isEmptyDraft(draft);
     if (isEmpty || !model) {
       this.node.hidden = true;
       return;
     }
-    this.timer = window.setTimeout(() => void this.count(conversation, draft, model), pauseMs);
+    const asked = [...conversation.messages, ...(isEmptyDraft(draft) ? [] : [questionOf(draft)])];
+    const hasImages = asked.some(({ images = [] }) => images.some(({ url }) => url !== ""));
+    this.timer = window.setTimeout(() => void this.count({ ...conversation, messages: asked }, hasImages, model), hasImages ? imagePauseMs : pauseMs);
   }
 
-  private async count(conversation: Conversation, draft: Draft, model: ModelRow): Promise<void> {
+  // Images are no tokens of a vocabulary: /tokenize refuses them.
+  private async count(conversation: Conversation, hasImages: boolean, model: ModelRow): Promise<void> {
     this.request = new AbortController();
-    const asked = [...conversation.messages];
-    if (draft.text.trim() || draft.files.length > 0) asked.push({ id: newId(), role: "user", content: draft.text, files: draft.files });
     try {
-      const { messages, tools, chat_template_kwargs } = requestBody({ ...conversation, messages: asked });
+      const { messages, tools, chat_template_kwargs } = requestBody(conversation);
       if (!model.isLoaded) {
-        const letters = messages.reduce((sum, { content }) => sum + content.length, 0);
+        const letters = messages.reduce((sum, { content }) => sum + textLength(content), 0);
         this.show(Math.ceil(letters / lettersPerToken), model.context, true);
         return;
       }
-      const response = await post("/tokenize", { model: conversation.model, messages, tools, chat_template_kwargs }, this.request.signal);
-      const { count, max_model_len } = (await response.json()) as { count: number; max_model_len: number };
-      this.show(count, max_model_len, false);
+      const path = hasImages ? "/v1/chat/completions/input_tokens" : "/tokenize";
+      const response = await post(path, { model: conversation.model, messages, tools, chat_template_kwargs }, this.request.signal);
+      const { count, input_tokens, max_model_len } = (await response.json()) as { count?: number; input_tokens?: number; max_model_len?: number };
+      this.show(count ?? input_tokens ?? 0, max_model_len ?? model.context, false);
     } catch (error) {
       if (error instanceof ServerError && error.status === 400 && error.message.includes("context")) this.refuse(error.message);
       else if (error instanceof ServerError || error instanceof SettingError) this.node.hidden = true;

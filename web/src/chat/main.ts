@@ -4,6 +4,7 @@ import "../style/base.css";
 import "../style/markdown.css";
 import "../style/chat.css";
 import "../style/message.css";
+import "../style/images.css";
 import "../style/dialog.css";
 import "../style/models.css";
 
@@ -21,7 +22,7 @@ import { LogView } from "./log_view";
 import { Picker } from "./picker";
 import { openSettings } from "./settings";
 import { Sidebar } from "./sidebar";
-import { newId, Store, titleOf, type Attachment, type Conversation, type Message } from "./store";
+import { newId, questionOf, Store, titleOf, type AttachedImage, type Conversation, type Draft, type Message } from "./store";
 import { fromFile } from "./transfer";
 import { attach, cut, drop, renew, switchTo, type Versions } from "./versions";
 
@@ -68,7 +69,7 @@ class Page {
 
   // Builds the whole page, at the start and when the language changes.
   private build(): void {
-    const { text: draft, files } = this.composer ?? { text: "", files: [] };
+    const draft = this.composer?.draft;
     const place = this.log && !this.log.follows ? this.log.scroller.scrollTop : undefined;
     applyLanguage();
     this.sidebar = new Sidebar({
@@ -82,11 +83,11 @@ class Page {
     });
     this.gauge = new Gauge();
     this.composer = new Composer(
-      { send: (text, attached) => this.send(text, attached), stop: () => this.answering.stop(this.current), changed: () => this.measure() },
+      { send: (question) => this.send(question), stop: () => this.answering.stop(this.current), changed: () => this.measure() },
       this.gauge.node,
     );
     this.log = new LogView({
-      edit: (message, text) => this.edit(message, text),
+      edit: (message, text, images) => this.edit(message, text, images),
       regenerate: (message) => this.regenerate(message),
       continue: (message) => this.continue(message),
       reply: (message, results) => this.reply(message, results),
@@ -102,8 +103,7 @@ class Page {
     });
     this.title = h("h1", {});
     this.mount();
-    this.composer.text = draft;
-    this.composer.files = files;
+    if (draft) this.composer.draft = draft;
     this.showModels(this.models);
     this.showConversation();
     if (place !== undefined) this.log.scroller.scrollTop = place;
@@ -173,8 +173,8 @@ class Page {
   }
 
   private measure(): void {
-    const { text, files } = this.composer;
-    this.gauge.update(this.current, { text, files }, this.models.find(({ name }) => name === this.current.model));
+    this.composer.check(this.current.model);
+    this.gauge.update(this.current, this.composer.draft, this.models.find(({ name }) => name === this.current.model));
   }
 
   private create(): void {
@@ -239,7 +239,10 @@ class Page {
   }
 
   private keep(): void {
-    for (const conversation of this.dirty) if (!this.store.save(conversation)) toast(t("storageFull"));
+    for (const conversation of this.dirty) {
+      const problem = this.store.save(conversation);
+      if (problem) toast(t(problem));
+    }
     this.dirty.clear();
   }
 
@@ -255,18 +258,18 @@ class Page {
     this.showFrame();
   }
 
-  private send(text: string, files: Attachment[] = [], versions?: Versions): void {
-    const message: Message = { id: newId(), role: "user", content: text, ...(files.length > 0 ? { files } : {}) };
+  private send(draft: Draft, versions?: Versions): void {
+    const message = questionOf(draft);
     if (versions) attach(message, versions);
     this.current.messages.push(message);
     this.answer();
   }
 
-  private edit(message: Message, text: string): void {
+  private edit(message: Message, text: string, images: AttachedImage[]): void {
     const at = this.at(message);
     if (at < 0) return;
     const was = message.version ?? 0;
-    this.send(text, message.files, cut(this.current.messages, at));
+    this.send({ text, files: message.files ?? [], images }, cut(this.current.messages, at));
     this.offerUndo(at, was, t("questionKept"));
   }
 
@@ -347,7 +350,7 @@ class Page {
   private showConversation(): void {
     const { messages, model, id } = this.current;
     history.replaceState(null, "", messages.length > 0 ? `#${id}` : location.pathname);
-    this.log.show(messages, () => greeting(model, (text) => this.send(text)));
+    this.log.show(messages, () => greeting(model, (text) => this.send({ text, files: [], images: [] })));
     this.showFrame();
     this.log.follow();
     this.measure();

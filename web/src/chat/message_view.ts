@@ -4,11 +4,13 @@ import { h, iconButton } from "../dom";
 import { t } from "../language";
 import { bytesText } from "../units";
 import { resultView } from "./calls";
+import { imageChip } from "./chips";
 import { copyButton } from "./copy_button";
-import type { Attachment, Message } from "./store";
+import { imageView } from "./image";
+import type { AttachedImage, Attachment, Message } from "./store";
 
 export interface MessageActions {
-  edit(message: Message, text: string): void;
+  edit(message: Message, text: string, images: AttachedImage[]): void;
   regenerate(message: Message): void;
   continue(message: Message): void;
   reply(message: Message, results: string[]): void; // results of its tool calls
@@ -55,9 +57,10 @@ export class UserView implements MessageView {
   place(): void {}
 
   private show(): void {
-    const { content, files = [] } = this.message;
+    const { content, files = [], images = [] } = this.message;
     const switches = versionSwitch(this.message, this.actions);
     this.node.replaceChildren(
+      ...(images.length > 0 ? [h("div", { class: "images" }, ...images.map((image) => imageView(image, 420, 320)))] : []),
       ...files.map(fileView),
       ...(content ? [h("div", { class: "bubble" }, content)] : []),
       h(
@@ -71,10 +74,21 @@ export class UserView implements MessageView {
   }
 
   private edit(): void {
+    let { images = [] } = this.message;
+    const list = h("ul", { class: "chips", "aria-label": t("attached") });
+    const showImages = () => {
+      list.replaceChildren(...images.map((image) => imageChip(image, () => remove(image))));
+      list.hidden = images.length === 0;
+    };
+    const remove = (image: AttachedImage) => {
+      images = images.filter((other) => other !== image);
+      showImages();
+      area.focus();
+    };
     const area = h("textarea", { class: "edit-area", value: this.message.content, "aria-label": t("edit") });
     const save = () => {
       const text = area.value.trim();
-      if (text) this.actions.edit(this.message, text);
+      if (text || images.length > 0) this.actions.edit(this.message, text, images);
     };
     const resize = () => {
       area.style.height = "auto";
@@ -96,7 +110,8 @@ export class UserView implements MessageView {
       h("button", { type: "button", onclick: () => this.show() }, t("cancel")),
       h("button", { type: "button", class: "primary", onclick: save }, t("save")),
     );
-    this.node.replaceChildren(h("div", { class: "editor" }, area, buttons));
+    this.node.replaceChildren(h("div", { class: "editor" }, list, area, buttons));
+    showImages();
     resize();
     area.focus();
   }

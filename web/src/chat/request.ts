@@ -1,6 +1,6 @@
 // The body of a chat request.
 
-import type { Conversation, Message, Settings } from "./store";
+import type { AttachedImage, Conversation, Message, Settings } from "./store";
 
 // A setting that cannot be sent. `param`: the name of the field in the request.
 export class SettingError extends Error {
@@ -12,27 +12,45 @@ export class SettingError extends Error {
   }
 }
 
+type Part = { type: "text"; text: string } | { type: "image_url"; image_url: { url: string } };
+
 interface Turn {
   role: "system" | "user" | "assistant" | "tool";
-  content: string;
+  content: string | Part[];
   tool_calls?: object[];
   tool_call_id?: string;
 }
 
 // A file comes before the question, in a fence that is longer than any in the file.
-function withFiles({ content, files = [] }: Message): string {
+function withFiles({ content, files = [], images = [] }: Message): string {
+  const lost = images.filter(({ url }) => !url).map(({ name }) => `[${name}: this image is no longer available]`);
   const parts = files.map(({ name, text }) => {
     const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map((marks) => marks.length));
     const fence = "`".repeat(longest + 1);
     return `${name}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
   });
-  return [...parts, content].filter((part) => part !== "").join("\n\n");
+  return [...lost, ...parts, content].filter((part) => part !== "").join("\n\n");
+}
+
+const imagePart = ({ url }: AttachedImage): Part => ({ type: "image_url", image_url: { url } });
+
+// Text alone, or parts with the images first.
+function contentOf(message: Message): string | Part[] {
+  const text = withFiles(message);
+  const images = (message.images ?? []).filter(({ url }) => url !== "");
+  if (images.length === 0) return text;
+  return [...images.map(imagePart), ...(text ? [{ type: "text" as const, text }] : [])];
+}
+
+// The characters of the text of a message.
+export function textLength(content: string | Part[]): number {
+  return typeof content === "string" ? content.length : content.reduce((sum, part) => sum + (part.type === "text" ? part.text.length : 0), 0);
 }
 
 function turnOf(message: Message): Turn {
   const { role, content, calls, callId } = message;
   if (role === "tool") return { role, content, tool_call_id: callId };
-  if (role === "user") return { role, content: withFiles(message) };
+  if (role === "user") return { role, content: contentOf(message) };
   const turn: Turn = { role, content };
   if (calls?.length) turn.tool_calls = calls.map((call) => ({ id: call.id, type: "function", function: { name: call.name, arguments: call.arguments } }));
   return turn;

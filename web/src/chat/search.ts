@@ -24,8 +24,8 @@ export function search(conversations: Conversation[], query: string): Found[] {
     const missing = new Set(words.filter((word) => !titleOf(conversation, "").toLowerCase().includes(word)));
     let excerpt = "";
     let message: string | undefined;
-    for (const { id, content, files = [] } of everyMessage(conversation.messages)) {
-      const text = [content, ...files.map((file) => file.text)].join("\n");
+    for (const { id, content, files = [], images = [] } of everyMessage(conversation.messages)) {
+      const text = [content, ...files.map((file) => file.text), ...images.map(({ name }) => name)].join("\n");
       const lower = text.toLowerCase();
       for (const word of words) {
         const at = lower.indexOf(word);

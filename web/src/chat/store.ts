@@ -1,6 +1,8 @@
-// Conversations in localStorage: one entry each, so that windows do not overwrite each other's.
+// Conversations in localStorage: one entry each, so that windows do not overwrite each other's. Images that do not fit
+// are left out of the entry, the oldest first.
 
 import { local } from "../local";
+import type { TextKey } from "../texts/en";
 import { everyMessage } from "./versions";
 
 export interface Stats {
@@ -26,6 +28,18 @@ export interface Attachment {
   text: string;
 }
 
+export interface AttachedImage {
+  name: string;
+  url: string; // data: URL; empty: it was not kept
+}
+
+// A question that is written.
+export interface Draft {
+  text: string;
+  files: Attachment[];
+  images: AttachedImage[];
+}
+
 export interface Failure {
   status: number; // of the HTTP response; 0: no response
   param?: string; // the field that was refused
@@ -36,6 +50,7 @@ export interface Message {
   role: "user" | "assistant" | "tool";
   content: string;
   files?: Attachment[];
+  images?: AttachedImage[];
   reasoning?: string;
   calls?: ToolCall[];
   callId?: string; // of a tool's result
@@ -81,10 +96,14 @@ export function newId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+export function questionOf({ text, files, images }: Draft): Message {
+  return { id: newId(), role: "user", content: text, ...(files.length > 0 ? { files } : {}), ...(images.length > 0 ? { images } : {}) };
+}
+
 export function titleOf(conversation: Conversation, otherwise: string): string {
-  const { content = "", files = [] } = conversation.messages[0] ?? {};
+  const { content = "", files = [], images = [] } = conversation.messages[0] ?? {};
   const first = content.trim().split("\n")[0]!;
-  return conversation.title || first.slice(0, 80) || files[0]?.name || otherwise;
+  return conversation.title || first.slice(0, 80) || files[0]?.name || images[0]?.name || otherwise;
 }
 
 const kind = "chat.";
@@ -103,6 +122,7 @@ function read(name: string): Conversation | undefined {
 
 export class Store {
   conversations: Conversation[] = [];
+  private readonly numDropped = new Map<string, number>(); // images that are not in the storage
 
   constructor() {
     this.load();
@@ -128,11 +148,21 @@ export class Store {
     return this.conversations.find((conversation) => conversation.id === id);
   }
 
-  // False when the storage is full.
-  save(conversation: Conversation): boolean {
+  // The text to show when the conversation, or an image that was kept before, does not fit into the storage.
+  save(conversation: Conversation): TextKey | undefined {
     if (!this.conversations.includes(conversation)) this.conversations.push(conversation);
     this.sort();
-    return local.set(kind + conversation.id, JSON.stringify(conversation));
+    const { id, messages } = conversation;
+    const images = [...everyMessage(messages)].flatMap((message) => message.images ?? []).filter(({ url }) => url !== "");
+    for (let count = 0; count <= images.length; ++count) {
+      const dropped = new Set<unknown>(images.slice(0, count));
+      const without = (_: string, value: unknown) => (dropped.has(value) ? { ...(value as AttachedImage), url: "" } : value);
+      if (!local.set(kind + id, JSON.stringify(conversation, without))) continue;
+      const before = this.numDropped.get(id) ?? 0;
+      this.numDropped.set(id, count);
+      return count > before ? "imagesDropped" : undefined;
+    }
+    return "storageFull";
   }
 
   remove(conversation: Conversation): void {

@@ -1,6 +1,7 @@
-// Chats as files: JSON keeps everything, Markdown is for reading and can be read back.
+// Chats as files: JSON keeps everything, Markdown is for reading and can be read back, without images.
 
-import { newId, type Conversation, type Message } from "./store";
+import { isImageUrl } from "./image";
+import { newId, type AttachedImage, type Conversation, type Message } from "./store";
 
 type Role = Message["role"];
 const roles: Role[] = ["user", "assistant", "tool"];
@@ -15,9 +16,10 @@ const mark = /^(\\*)<!-- graft:(?=user|assistant|tool)/gm;
 
 export function toMarkdown(conversation: Conversation, title: string): string {
   const parts = [`# ${title}`];
-  for (const { role, content, files = [], reasoning, calls = [], model } of conversation.messages) {
+  for (const { role, content, files = [], images = [], reasoning, calls = [], model } of conversation.messages) {
     const heading = `## ${headings[role]}${model ? ` (${model})` : ""}`;
     const blocks = files.map(({ name, text }) => `**${name}**\n\n~~~~\n${text}\n~~~~`);
+    blocks.unshift(...images.map(({ name }) => `*Image: ${name}*`));
     if (reasoning) blocks.push(`> ${reasoning.trim().replace(/\n/g, "\n> ")}`);
     if (content) blocks.push(content);
     for (const call of calls) blocks.push(`\`${call.name}\`\n\n~~~~json\n${call.arguments}\n~~~~`);
@@ -43,15 +45,29 @@ function fromMarkdown(text: string): Conversation | undefined {
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 const textOf = (value: unknown): string => (typeof value === "string" ? value : "");
 
+// The text and the images of a list of parts in OpenAI's format.
+function partsOf(list: unknown[]): Pick<Message, "content" | "images"> {
+  const parts = list.filter(isObject);
+  const content = parts.filter(({ type }) => type === "text").map(({ text }) => textOf(text)).join("\n");
+  const urls = parts.map(({ image_url }) => (isObject(image_url) ? textOf(image_url.url) : "")).filter(isImageUrl);
+  return { content, ...(urls.length > 0 ? { images: urls.map((url, i) => ({ name: `image ${i + 1}`, url })) } : {}) };
+}
+
+function imageOf({ name, url }: Record<string, unknown>): AttachedImage {
+  return { name: textOf(name), url: isImageUrl(textOf(url)) ? textOf(url) : "" };
+}
+
 // Only the fields that the page knows, with the types that it expects.
 function messageOf(value: unknown): Message | undefined {
   if (!isObject(value) || !roles.includes(value.role as Role)) return undefined;
   const known = value as unknown as Message;
   const out: Message = { id: textOf(value.id) || newId(), role: known.role, content: textOf(value.content) };
+  if (out.role === "user" && Array.isArray(value.content)) Object.assign(out, partsOf(value.content));
   for (const name of ["reasoning", "model", "error", "callId"] as const) if (typeof value[name] === "string") out[name] = value[name];
   if (out.role === "assistant") out.end = ["stop", "length", "stopped", "lost", "error"].includes(textOf(value.end)) ? known.end : "stop";
   if (isObject(value.stats) && typeof value.stats.outputTokens === "number") out.stats = known.stats;
   if (Array.isArray(value.files)) out.files = value.files.filter(isObject).map(({ name, text }) => ({ name: textOf(name), text: textOf(text) }));
+  if (out.role === "user" && Array.isArray(value.images)) out.images = value.images.filter(isObject).map(imageOf);
   if (Array.isArray(value.calls))
     out.calls = value.calls.filter(isObject).map((call) => ({ id: textOf(call.id), name: textOf(call.name), arguments: textOf(call.arguments) }));
   if (Array.isArray(value.versions) && typeof value.version === "number") {
