@@ -77,7 +77,7 @@ TEST(EngineAdapters, ABatchMixesThemAndAnswersAsAlone) {
   models::OpenModel open(golden_checkpoint("llama"), with_adapters());
   const std::vector<std::string> names = {"a", "", "b", "a", ""};
   std::map<std::string, Result> alone;
-  for (const std::string& name : {"", "a", "b"}) {
+  for (const std::string name : {"", "a", "b"}) {
     EngineConfig config = adapter_config();
     config.enable_prefix_caching = false;
     Engine engine(open, nullptr, config);
