@@ -22,8 +22,7 @@ namespace {
 
 Buffer upload_matrix(const std::vector<float>& values, Device device) {
   Buffer buffer(values.size() * sizeof(float), device);
-  check_cuda(cudaMemcpy(buffer.data(), values.data(), buffer.size(), cudaMemcpyHostToDevice),
-             "copying an adapter to the GPU");
+  copy_in_order(device.index, buffer.data(), values.data(), buffer.size(), cudaMemcpyHostToDevice);
   return buffer;
 }
 
@@ -98,14 +97,12 @@ class LoraLayerCuda final : public LoraLayer {
     memory_[static_cast<std::size_t>(adapter)] = {};
   }
 
-  // After the kernels that read the old one.
   void upload_table() {
     max_rank_ = 0;
     for (const kernels::cuda::LoraEntry& entry : entries_)
       max_rank_ = std::max(max_rank_, entry.rank);
-    check_cuda(cudaDeviceSynchronize(), "waiting for the GPU");
-    check_cuda(cudaMemcpy(table_.data(), entries_.data(), sizeof(entries_), cudaMemcpyHostToDevice),
-               "copying an adapter to the GPU");
+    copy_in_order(device_.index, table_.data(), entries_.data(), sizeof(entries_),
+                  cudaMemcpyHostToDevice);
   }
 
   Device device_;
