@@ -225,8 +225,8 @@ class TestContext final : public DeviceContext, public GraphCapture {
     deliver_copies();
   }
 
-  std::unique_ptr<BlockCopies> make_block_copies(std::vector<BlockPart> parts) override {
-    return std::make_unique<TestBlockCopies>(std::move(parts));
+  std::unique_ptr<BlockCopies> make_block_copies(const std::vector<BlockPart>& parts) override {
+    return std::make_unique<TestBlockCopies>(parts);
   }
 
   GraphCapture* graph_capture() override { return this; }

@@ -99,7 +99,7 @@ class DeviceContext {
   virtual void finish_copies_out() = 0;
 
   // Null: the device copies blocks only outside of passes.
-  virtual std::unique_ptr<BlockCopies> make_block_copies(std::vector<BlockPart> /*parts*/) {
+  virtual std::unique_ptr<BlockCopies> make_block_copies(const std::vector<BlockPart>& /*parts*/) {
     return nullptr;
   }
 

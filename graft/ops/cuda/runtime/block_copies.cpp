@@ -18,7 +18,7 @@ constexpr std::size_t kMaxTimings = 4096;
 
 CudaBlockCopies::CudaBlockCopies(Device device,
                                  const CudaStream& passes,
-                                 std::vector<BlockPart> parts)
+                                 const std::vector<BlockPart>& parts)
     : device_(device), passes_(passes), out_(device.index), in_(device.index) {
   GRAFT_CHECK(!parts.empty(), "no caches");
   first_byte_ = parts.front().offset;

@@ -21,7 +21,7 @@ namespace graft::ops::cuda {
 class CudaBlockCopies final : public BlockCopies {
  public:
   // `passes`: the stream of the passes, which must outlive the object.
-  CudaBlockCopies(Device device, const CudaStream& passes, std::vector<BlockPart> parts);
+  CudaBlockCopies(Device device, const CudaStream& passes, const std::vector<BlockPart>& parts);
   ~CudaBlockCopies() override;
 
   std::int64_t num_free() override;

@@ -27,8 +27,8 @@ CudaContext::CudaContext(Device device)
       graphs_(device, stream_, copied_out_),
       sampled_(device) {}
 
-std::unique_ptr<BlockCopies> CudaContext::make_block_copies(std::vector<BlockPart> parts) {
-  return std::make_unique<CudaBlockCopies>(device(), stream_, std::move(parts));
+std::unique_ptr<BlockCopies> CudaContext::make_block_copies(const std::vector<BlockPart>& parts) {
+  return std::make_unique<CudaBlockCopies>(device(), stream_, parts);
 }
 
 void CudaContext::begin_pass(const Batch& batch) {

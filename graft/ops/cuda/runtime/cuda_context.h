@@ -46,7 +46,7 @@ class CudaContext final : public DeviceContext {
   void start_copy_out(TensorView from, TensorView to) override;
   void finish_copies_out() override;
 
-  std::unique_ptr<BlockCopies> make_block_copies(std::vector<BlockPart> parts) override;
+  std::unique_ptr<BlockCopies> make_block_copies(const std::vector<BlockPart>& parts) override;
 
   GraphCapture* graph_capture() override { return &graphs_; }
   std::size_t record_time() override;
