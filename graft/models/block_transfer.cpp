@@ -64,9 +64,10 @@ std::uint64_t BlockTransfer::start_save(std::span<const ops::HostBlock> blocks) 
     copies->start_save(blocks);
   const Clock::time_point start = Clock::now();
   for (const ops::HostBlock& block : blocks) {
-    for (const HostPart& part : host_parts_)
+    for (const HostPart& part : host_parts_) {
       part.cache->save_block(block.block,
                              {block.data + part.offset, part.cache->bytes_per_block()});
+    }
   }
   return count_copy(seconds_since(start));
 }
@@ -76,9 +77,10 @@ std::uint64_t BlockTransfer::start_load(std::span<const ops::ConstHostBlock> blo
     copies->start_load(blocks);
   const Clock::time_point start = Clock::now();
   for (const ops::ConstHostBlock& block : blocks) {
-    for (const HostPart& part : host_parts_)
+    for (const HostPart& part : host_parts_) {
       part.cache->load_block(block.block,
                              {block.data + part.offset, part.cache->bytes_per_block()});
+    }
   }
   return count_copy(seconds_since(start));
 }

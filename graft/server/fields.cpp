@@ -83,7 +83,7 @@ std::optional<std::string> Fields::string(const char* name) const {
 }
 
 std::string read_model(const Fields& fields) {
-  const std::string model = fields.string("model").value_or("");
+  std::string model = fields.string("model").value_or("");
   const OrderedJson* lora = fields.find("lora");
   // llama.cpp's clients send an empty list for none.
   if (lora == nullptr || (lora->is_array() && lora->empty())) return model;
