@@ -45,9 +45,9 @@ ops::Operator* OperatorTree::for_caller_on(Device here, std::string_view module,
 }
 
 const std::vector<OperatorTree::Seen>& OperatorTree::callers_of(const std::string& module) const {
-  static const std::vector<Seen> kNone;
+  static const std::vector<Seen> none;
   const auto found = seen_.find(module);
-  return found == seen_.end() ? kNone : found->second;
+  return found == seen_.end() ? none : found->second;
 }
 
 bool OperatorTree::is_native(std::string_view module, Device device, Phase phase) const {
