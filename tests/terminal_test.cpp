@@ -29,11 +29,18 @@ class Terminal : public ::testing::Test {
 
   // Leak detection is off because libedit never frees the names of added functions.
   void start(const std::string& arguments, const std::string& variables = "") {
-    const Outcome outcome =
-        tmux({"-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "80", "-y", "40",
-              "env " + variables + " HOME=" + home_.path().string() +
-                  " ASAN_OPTIONS=detect_leaks=0 LC_ALL=C.UTF-8 GRAFT_CONFIG=/dev/null " +
-                  GRAFT_PROGRAM " chat --temperature 0 " + arguments + "; echo exit code $?; cat"});
+    const std::string command =
+        "env " + variables + " HOME=" + home_.path().string() +
+        " ASAN_OPTIONS=detect_leaks=0 LC_ALL=C.UTF-8 GRAFT_CONFIG=/dev/null " +
+        GRAFT_PROGRAM " chat --temperature 0 " + arguments + "; echo exit code $?; cat";
+    Outcome outcome;
+    // A server that was just killed may still hold the socket.
+    for (int attempt = 0; attempt < 20; ++attempt) {
+      outcome = tmux(
+          {"-f", "/dev/null", "new-session", "-d", "-s", "chat", "-x", "80", "-y", "40", command});
+      if (outcome.exit_code == 0) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
     EXPECT_TRUE(shows("to leave."));
   }

@@ -22,7 +22,7 @@ struct Feature {
   const char* field;
   const char* what;
 };
-constexpr std::array kUnsupported = {
+constexpr std::array kUnsupportedFeatures = {
     Feature{"use_dora", "DoRA (weight-decomposed adapters)"},
     Feature{"fan_in_fan_out", "transposed weights"},
     Feature{"lora_bias", "a bias of B"},
@@ -80,7 +80,7 @@ std::map<std::string, double> patterns_of(const Json& config,
 }
 
 void refuse_unsupported(const Json& config, const std::string& where) {
-  for (const Feature& feature : kUnsupported) {
+  for (const Feature& feature : kUnsupportedFeatures) {
     const auto found = config.find(feature.field);
     if (found == config.end() || !is_set(*found)) continue;
     fail(where, ": \"", feature.field, "\" is ", text_of(*found), ": ", feature.what,
