@@ -22,6 +22,8 @@ class CudaBlockCopies final : public BlockCopies {
  public:
   // `passes`: the stream of the passes, which must outlive the object.
   CudaBlockCopies(Device device, const CudaStream& passes, const std::vector<BlockPart>& parts);
+  CudaBlockCopies(const CudaBlockCopies&) = delete;
+  CudaBlockCopies& operator=(const CudaBlockCopies&) = delete;
   ~CudaBlockCopies() override;
 
   std::int64_t num_free() override;
