@@ -37,4 +37,13 @@ __device__ inline std::int64_t slot_of(const AttentionBatch& batch,
   return table[position / batch.block_tokens] * batch.block_tokens + position % batch.block_tokens;
 }
 
+// Row of the cache of a packed position: those of a sequence follow those of the one before.
+__device__ inline std::int64_t cache_slot_of_packed(const AttentionBatch& batch,
+                                                    std::int64_t position) {
+  std::int64_t sequence = 0;
+  while (sequence + 1 < batch.num_sequences && position >= batch.context_lens[sequence])
+    position -= batch.context_lens[sequence++];
+  return slot_of(batch, sequence, position);
+}
+
 }  // namespace graft::kernels::cuda

@@ -294,6 +294,13 @@ void attention(const AttentionShape& shape,
   merge_splits(plan, job, stream);
 }
 
+bool is_gathered(const AttentionShape& shape, const AttentionBatch& batch, DType cache) {
+  if (batch.max_tokens <= 1 || shape.value_offset == 0 || !can_load_halves(shape, cache))
+    return false;
+  AttentionPlan plan;
+  return !plan_decode(shape, batch, cache, plan) && can_run_mma(shape, DType::F16);
+}
+
 bool can_attend_expanded(const AttentionShape& shape) {
   return can_run_prefill(shape, DType::F16);
 }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "graft/kernels/cuda/attention/attention.h"
@@ -54,6 +55,35 @@ struct AttentionJob {
   Rows out;
   SplitStates partials;
 };
+
+// Rows of a quantized KV cache: the columns of a KV head.
+struct QuantizedSource {
+  const void* cache;
+  std::int64_t cols;  // of a row
+  std::int64_t key_col;
+  std::int64_t value_col;
+};
+
+__device__ inline QuantizedSource quantized_source(const AttentionJob& job, std::int64_t kv_head) {
+  return {.cache = job.cache,
+          .cols = job.cache_row,
+          .key_col = kv_head * job.shape.key_dim,
+          .value_col = job.shape.value_offset + kv_head * job.shape.value_dim};
+}
+
+// Columns per cache row of attention over a KV cache.
+inline std::int64_t cache_cols(const AttentionShape& shape) {
+  return std::max(shape.num_kv_heads * shape.key_dim,
+                  shape.value_offset + shape.num_kv_heads * shape.value_dim);
+}
+
+// Whether load_halves() can read the rows: 8 codes are aligned to 8 bytes without scales, to 4
+// with.
+inline bool can_load_halves(const AttentionShape& shape, DType cache) {
+  if (!is_quantized_cache(cache)) return false;
+  const std::int64_t cols = cache_cols(shape);
+  return cols % (cache == DType::F8_E4M3 ? 8 : 2 * kScaleCols) == 0;
+}
 
 // The query rows and the keys of one block. The rows of a sequence and KV head are numbered flat =
 // token * group_size + head in group.

@@ -92,6 +92,25 @@ void attention(const AttentionShape& shape,
                void* scratch,
                Stream stream);
 
+// Prefill over a quantized KV cache: the keys and values of some KV heads become F16 rows in packed
+// slots, to which attention() then attends. Each is read by many queries.
+//
+// Whether attention() with this cache needs it to run on tensor cores.
+bool is_gathered(const AttentionShape& shape, const AttentionBatch& batch, DType cache);
+// to[positions, num_kv_heads * (key_dim + value_dim)] F16 = the keys, then the values of KV heads
+// [first_kv_head, first_kv_head + num_kv_heads); positions: of the contexts of all sequences.
+struct GatheredHeads {
+  void* to = nullptr;
+  std::int64_t positions = 0;
+  std::int64_t first_kv_head = 0;
+  std::int64_t num_kv_heads = 0;
+};
+void gather_heads(const AttentionShape& shape,
+                  const AttentionBatch& batch,
+                  const CacheRows& cache,
+                  const GatheredHeads& heads,
+                  Stream stream);
+
 // Keys and values of a head each, F16, in packed slots. The trailing columns of the keys are the
 // same for all heads.
 struct ExpandedKeys {

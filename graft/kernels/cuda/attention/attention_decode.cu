@@ -1,25 +1,22 @@
 // Attention for decode on tensor cores: few query rows (a token's head group) and short KV splits,
-// for F16 and BF16 caches and head dims up to 256. Reading the KV cache takes the time, so every
-// warp has its own ring of keys and values in shared memory and never waits for another warp; the
-// warps are merged only at the end.
+// for every cache dtype but F32 and head dims up to 256. Reading the KV cache takes the time, so
+// every warp has its own ring of keys and values in shared memory and never waits for another warp;
+// the warps are merged only at the end.
 //
 // Block: 4 warps, one tile of 8 query rows of one KV head and KV split. Adjacent groups of 16 keys
 // belong to different warps, so that few keys keep many warps busy. S^T[16 keys, 8 rows] = K Q^T
 // and O^T[16 dims, 8 rows] = V^T P^T are m16n8k16 products: keys and values are the A operand, the
 // queries and weights the B operand (see mma.cuh).
 //
-//    SharedMemory<128>, 98,304 bytes
-//      ring      [4 warps][3 stages]: keys [16][128], values [16][128] 16-bit, permuted
-//      (vectors.cuh)
-//    in its place for the merge
+//    dynamic shared memory: the rings of the 4 warps (decode_rings.cuh); in their place for the
+//    merge
 //      values    [4 warps][8 rows][128 + 4] f32
 //      max_sum   [4 warps][8 rows] (max, sum)
 
 #include <algorithm>
 
 #include "graft/kernels/cuda/attention/attention.cuh"
-#include "graft/kernels/cuda/attention/mma.cuh"
-#include "graft/kernels/cuda/attention/vectors.cuh"
+#include "graft/kernels/cuda/attention/decode_rings.cuh"
 
 // Code below sm_80 has no mma instructions and leaves these functions unused.
 #pragma nv_diag_suppress 177
@@ -27,21 +24,11 @@
 namespace graft::kernels::cuda {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kQueryRows = 8;   // per tile, the n of m16n8k16
-constexpr int kGroupKeys = 16;  // the m of m16n8k16
-constexpr int kChunkKeys = kWarps * kGroupKeys;
+constexpr int kThreads = kDecodeWarps * kWarpSize;
+constexpr int kQueryRows = 8;  // per tile, the n of m16n8k16
+constexpr int kChunkKeys = kDecodeWarps * kGroupKeys;
 constexpr int kMaxHeadDim = 256;
-
-template <int kHeadDim>
-constexpr int kStages = kHeadDim == 256   ? 2
-                        : kHeadDim == 128 ? 3
-                                          : 4;
-template <int kHeadDim>
-constexpr int kPartBytes = kGroupKeys* kHeadDim * 2;  // keys or values of a stage
-template <int kHeadDim>
-constexpr int kRingBytes = kStages<kHeadDim> * 2 * kPartBytes<kHeadDim>;  // of a warp
+constexpr int kWarps = kDecodeWarps;
 
 // Partial softmax states of the warps, each over different keys.
 template <int kHeadDim>
@@ -84,64 +71,6 @@ __device__ float sum_over_keys(float value) {
   return value;
 }
 
-// The groups of keys of a warp on their way to shared memory: group i of the warp starts at
-// position kv_begin + (i * kWarps + warp) * kGroupKeys and is in stage i % kStages.
-template <int kHeadDim>
-class KeyRing {
- public:
-  __device__ KeyRing(const AttentionJob& job, const TilePosition& at, std::uint32_t memory)
-      : job_(job), at_(at), memory_(memory), slot_(slot_of(0)) {}
-
-  // Starts the copies of the warp's next group.
-  __device__ void copy_next() {
-    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-    const std::uint32_t keys = stage(next_);
-    const std::uint32_t values = keys + kPartBytes<kHeadDim>;
-    constexpr int kVectors = kHeadDim / kVector;  // per row
-    static_assert(kVectors == 8 || kVectors == 16 || kVectors == 32);
-    const int vector = lane % kVectors;
-    const bool has_key = vector * kVector < job_.shape.key_dim;
-    const bool has_value = vector * kVector < job_.shape.value_dim;
-    const std::int64_t key_col = at_.kv_head * job_.shape.key_dim + vector * kVector;
-    const std::int64_t value_col =
-        job_.shape.value_offset + at_.kv_head * job_.shape.value_dim + vector * kVector;
-    const auto* cache = static_cast<const std::uint16_t*>(job_.cache);
-    GRAFT_UNROLL
-    for (int i = 0; i < kGroupKeys * kVectors / kWarpSize; ++i) {
-      const int key = i * (kWarpSize / kVectors) + lane / kVectors;
-      const int slot = __shfl_sync(kAllLanes, slot_, key);
-      const std::uint16_t* row = cache + std::int64_t{slot < 0 ? 0 : slot} * job_.cache_row;
-      cp_async_16_or_zero(vector_address<kHeadDim>(keys, key, vector), row + key_col,
-                          slot >= 0 && has_key);
-      cp_async_16_or_zero(vector_address<kHeadDim>(values, key, vector), row + value_col,
-                          slot >= 0 && has_value);
-    }
-    cp_async_commit();
-    slot_ = slot_of(++next_);
-  }
-
-  // Address of the keys of the warp's group i, after wait(); the values follow them.
-  __device__ std::uint32_t stage(int i) const {
-    return memory_ + static_cast<std::uint32_t>(i % kStages<kHeadDim> * 2 * kPartBytes<kHeadDim>);
-  }
-
- private:
-  // Each of 16 lanes looks up one cache slot of group i, a group ahead of its use. Negative: none
-  __device__ int slot_of(int i) const {
-    const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
-    const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
-    const std::int64_t position =
-        at_.kv_begin + (i * kWarps + warp) * kGroupKeys + lane % kGroupKeys;
-    return position < at_.kv_end ? static_cast<int>(cache_slot(job_, at_, position)) : -1;
-  }
-
-  const AttentionJob& job_;
-  const TilePosition& at_;
-  std::uint32_t memory_;
-  int next_ = 0;
-  int slot_;
-};
-
 // With g = lane / 4 and t = lane % 4 a lane holds
 //
 //    queries   row g, dims 16 j + 2 t, + 1, + 8, + 9
@@ -174,13 +103,15 @@ struct WarpTile {
       fragment[0] = fragment[1] = fragment[2] = fragment[3] = 0.0F;
   }
 
-  // 16 keys from position `first` on, with their values, in shared memory. All lanes must call it.
-  __device__ void add_keys(std::int64_t first, std::uint32_t keys) {
+  // 16 keys from position `first` on, with their values: group i of the ring. All lanes must call
+  // it.
+  template <class Ring>
+  __device__ void add_keys(std::int64_t first, const Ring& ring, int i) {
     float scores[4] = {0.0F, 0.0F, 0.0F, 0.0F};
-    score(keys, scores);
+    score(ring.keys(i), scores);
     mask_scores(first, scores);
     add_softmax(scores);
-    add_values(keys + kPartBytes<kHeadDim>, scores);
+    add_values(ring.values(i), scores);
   }
 
   __device__ void finish() {
@@ -322,8 +253,9 @@ __device__ void merge_warps(const AttentionJob& job,
 }
 
 // Grid: see tile_position().
-template <class Mma, int kHeadDim>
-__global__ void __launch_bounds__(kThreads) attention_decode_kernel(AttentionJob job) {
+template <class Cache, int kHeadDim>
+__global__ void __launch_bounds__(kThreads, DecodeRing<Cache, kHeadDim>::kBlocksPerSm)
+    attention_decode_kernel(AttentionJob job) {
   begin_kernel();
 #if GRAFT_HAS_MMA
   auto* memory = dynamic_shared<unsigned char>();
@@ -332,17 +264,18 @@ __global__ void __launch_bounds__(kThreads) attention_decode_kernel(AttentionJob
   const auto warp = static_cast<int>(threadIdx.x / kWarpSize);
   const auto num_groups = static_cast<int>((at.kv_end - at.kv_begin + kGroupKeys - 1) / kGroupKeys);
   const int num_warps = num_groups < kWarps ? num_groups : kWarps;
-  KeyRing<kHeadDim> ring(job, at, shared_address(memory) + warp * kRingBytes<kHeadDim>);
+  using Ring = DecodeRing<Cache, kHeadDim>;
+  Ring ring(job, at, shared_address(memory) + warp * Ring::kBytes);
   GRAFT_UNROLL
-  for (int i = 0; i < kStages<kHeadDim> - 1; ++i)
+  for (int i = 0; i < Ring::kStages - 1; ++i)
     ring.copy_next();
-  WarpTile<Mma, kHeadDim> tile;
+  WarpTile<MmaOf<Cache>, kHeadDim> tile;
   tile.init(job, at);
   for (int i = 0; i * kWarps + warp < num_groups; ++i) {
     ring.copy_next();
-    cp_async_wait<kStages<kHeadDim> - 1>();
+    cp_async_wait<Ring::kStages - 1>();
     __syncwarp();  // the copies of all lanes
-    tile.add_keys(at.kv_begin + (i * kWarps + warp) * kGroupKeys, ring.stage(i));
+    tile.add_keys(at.kv_begin + (i * kWarps + warp) * kGroupKeys, ring, i);
     __syncwarp();  // the stage is free
   }
   cp_async_wait<0>();
@@ -357,21 +290,48 @@ __global__ void __launch_bounds__(kThreads) attention_decode_kernel(AttentionJob
 #endif
 }
 
-template <class Mma, int kHeadDim>
+using Launch = void (*)(const AttentionJob& job, dim3 grid, Stream stream);
+
+template <class Cache, int kHeadDim>
 void launch_kernel(const AttentionJob& job, dim3 grid, Stream stream) {
-  constexpr std::size_t kBytes = std::size_t{kWarps} * kRingBytes<kHeadDim>;
+  constexpr std::size_t kBytes = std::size_t{kWarps} * DecodeRing<Cache, kHeadDim>::kBytes;
   static_assert(sizeof(WarpPartials<kHeadDim>) <= kBytes);
-  launch_with_shared("attention_decode", attention_decode_kernel<Mma, kHeadDim>,
+  launch_with_shared("attention_decode", attention_decode_kernel<Cache, kHeadDim>,
                      {.grid = grid, .block = kThreads, .shared_bytes = kBytes}, stream, job);
 }
 
-template <class Mma>
+template <class Cache>
 void launch_for_dims(const AttentionJob& job, dim3 grid, Stream stream) {
   const std::int64_t dim = std::max(job.shape.key_dim, job.shape.value_dim);
-  const auto run = dim <= 64    ? launch_kernel<Mma, 64>
-                   : dim <= 128 ? launch_kernel<Mma, 128>
-                                : launch_kernel<Mma, 256>;
+  const auto run = dim <= 64    ? launch_kernel<Cache, 64>
+                   : dim <= 128 ? launch_kernel<Cache, 128>
+                                : launch_kernel<Cache, 256>;
   run(job, grid, stream);
+}
+
+template <class Cache>
+struct Launcher {
+  static constexpr Launch kLaunch = launch_for_dims<Cache>;
+};
+template <>
+struct Launcher<CacheF32> {
+  static constexpr Launch kLaunch = nullptr;
+};
+
+constexpr auto kLaunches = cache_table<Launch, Launcher>();
+
+// The largest of the rings.
+constexpr int kMaxRingBytes =
+    std::max({DecodeRing<CacheF16, 64>::kBytes, DecodeRing<CacheF16, 128>::kBytes,
+              DecodeRing<CacheF16, 256>::kBytes, DecodeRing<CacheQ8_0, 64>::kBytes,
+              DecodeRing<CacheQ8_0, 128>::kBytes, DecodeRing<CacheQ8_0, 256>::kBytes});
+
+// Codes are copied 16 bytes at a time, scales 4.
+bool can_copy_rows(const AttentionShape& shape, DType cache) {
+  const std::int64_t copy = cache == DType::F8_E4M3 ? 16 : is_quantized_cache(cache) ? 64 : 8;
+  const auto fits = [&](std::int64_t cols) { return cols % copy == 0; };
+  return fits(shape.key_dim) && fits(shape.value_dim) && fits(shape.value_offset) &&
+         bytes_of(cache, cache_cols(shape)) % 16 == 0;
 }
 
 }  // namespace
@@ -381,20 +341,15 @@ std::int64_t decode_tile_rows() {
 }
 
 bool can_run_decode(const AttentionShape& shape, DType cache) {
-  const auto fits = [](std::int64_t dim) { return dim % 8 == 0 && dim <= kMaxHeadDim; };
-  const std::int64_t dim = std::max(shape.key_dim, shape.value_dim);
-  const int bytes = kWarps * (dim <= 64    ? kRingBytes<64>
-                              : dim <= 128 ? kRingBytes<128>
-                                           : kRingBytes<256>);
-  return shape.arithmetic == Arithmetic::F16 && (cache == DType::F16 || cache == DType::BF16) &&
-         fits(shape.key_dim) && fits(shape.value_dim) && shape.value_offset % 8 == 0 &&
-         max_shared_bytes() >= static_cast<std::size_t>(bytes) &&
-         is_compiled_for(80, attention_decode_kernel<MmaF16, 128>);
+  return shape.arithmetic == Arithmetic::F16 &&
+         kLaunches[static_cast<std::size_t>(cache)] != nullptr &&
+         std::max(shape.key_dim, shape.value_dim) <= kMaxHeadDim && can_copy_rows(shape, cache) &&
+         max_shared_bytes() >= static_cast<std::size_t>(kWarps * kMaxRingBytes) &&
+         is_compiled_for(80, attention_decode_kernel<CacheF16, 128>);
 }
 
 void launch_attention_decode(const AttentionJob& job, DType cache, dim3 grid, Stream stream) {
-  const auto run = cache == DType::F16 ? launch_for_dims<MmaF16> : launch_for_dims<MmaBF16>;
-  run(job, grid, stream);
+  kLaunches[static_cast<std::size_t>(cache)](job, grid, stream);
 }
 
 }  // namespace graft::kernels::cuda

@@ -126,6 +126,53 @@ __device__ void start_tile_copies(const AttentionJob& job,
   cp_async_commit();
 }
 
+// The latents of a tile of a quantized cache: load() starts their way to registers, store()
+// converts them to keys[32][kKeyStride]. Missing ones are zero.
+template <class Cache>
+class PendingLatents {
+ public:
+  __device__ void load(const AttentionJob& job, const std::int64_t* slots) {
+    GRAFT_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      const Place at = place(i);
+      const std::int64_t slot = slots[at.key];
+      codes_[i] = typename Cache::Codes{};
+      scales_[i] = __half{};
+      if (slot < 0 || at.col >= job.shape.key_dim) continue;
+      const CacheRowAt row = cache_row_at<Cache>(job.cache, slot, job.cache_row);
+      codes_[i] = Cache::load_codes(row, at.col);
+      scales_[i] = Cache::load_scale(row, at.col);
+    }
+  }
+  __device__ void store(const AttentionJob& job, std::uint16_t* keys) const {
+    GRAFT_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      const Place at = place(i);
+      if (at.col >= job.shape.key_dim) continue;
+      *reinterpret_cast<uint4*>(keys + at.key * kKeyStride + at.col) =
+          Cache::halves(codes_[i], scales_[i]);
+    }
+  }
+
+ private:
+  static constexpr int kRowVectors = kMaxKeyDim / kVector;
+  static constexpr int kCount = kTileKeys * kRowVectors / kThreads;
+  static_assert(kCount * kThreads == kTileKeys * kRowVectors);
+  struct Place {
+    int key;
+    int col;
+  };
+  static __device__ Place place(int i) {
+    const int index = i * kThreads + static_cast<int>(threadIdx.x);
+    return {index / kRowVectors, index % kRowVectors * kVector};
+  }
+
+  typename Cache::Codes codes_[kCount];
+  __half scales_[kCount];
+};
+
+struct NoLatents {};
+
 // A warp computes the scores of 16 rows with 16 keys, over its slice of the columns.
 template <class Mma, int kQueryRows>
 __device__ void score(int key_dim,
@@ -297,10 +344,12 @@ __device__ void write_tile(const AttentionJob& job,
 }
 
 // Grid: see tile_position().
-template <class Mma, int kQueryRows>
+template <class Cache, int kQueryRows>
 __global__ void __launch_bounds__(kThreads, 1) attention_mla_kernel(AttentionJob job) {
   begin_kernel();
 #if GRAFT_HAS_MMA
+  using Mma = MmaOf<Cache>;
+  constexpr bool kConverts = kIsQuantizedCache<Cache>;
   const TilePosition at = tile_position(job, kQueryRows, kTileKeys);
   if (at.kv_end <= at.kv_begin) return;
   SharedMemory<kQueryRows>& shared = *dynamic_shared<SharedMemory<kQueryRows>>();
@@ -310,7 +359,13 @@ __global__ void __launch_bounds__(kThreads, 1) attention_mla_kernel(AttentionJob
   load_queries<Mma, kQueryRows>(job, at, shared.queries);
   load_slots(job, at, at.kv_begin, shared.slots[0]);
   __syncthreads();
-  start_tile_copies(job, shared.slots[0], shared.keys[0]);
+  std::conditional_t<kConverts, PendingLatents<Cache>, NoLatents> pending;
+  if constexpr (kConverts) {
+    pending.load(job, shared.slots[0]);
+    pending.store(job, shared.keys[0]);
+  } else {
+    start_tile_copies(job, shared.slots[0], shared.keys[0]);
+  }
   load_slots(job, at, at.kv_begin + kTileKeys, shared.slots[1]);
   RowState state = {kNegInf, 0.0F};
   WarpValues<kQueryRows> values;
@@ -321,7 +376,10 @@ __global__ void __launch_bounds__(kThreads, 1) attention_mla_kernel(AttentionJob
   for (std::int64_t begin = at.kv_begin; begin < at.kv_end; begin += kTileKeys) {
     __syncthreads();  // the other stage is consumed and its slots are loaded
     const std::uint16_t* keys = shared.keys[stage];
-    start_tile_copies(job, shared.slots[1 - stage], shared.keys[1 - stage]);
+    if constexpr (kConverts)
+      pending.load(job, shared.slots[1 - stage]);
+    else
+      start_tile_copies(job, shared.slots[1 - stage], shared.keys[1 - stage]);
     load_slots(job, at, begin + 2 * kTileKeys, shared.slots[stage]);
     cp_async_wait<1>();
     __syncthreads();
@@ -333,6 +391,7 @@ __global__ void __launch_bounds__(kThreads, 1) attention_mla_kernel(AttentionJob
       rescale(shared.correction, values);
       add_values<Mma>(shared.weights, keys, values);
     }
+    if constexpr (kConverts) pending.store(job, shared.keys[1 - stage]);
     stage = 1 - stage;
   }
   cp_async_wait<0>();
@@ -349,16 +408,29 @@ __global__ void __launch_bounds__(kThreads, 1) attention_mla_kernel(AttentionJob
 #endif
 }
 
-template <class Mma>
+using Launch = void (*)(const AttentionJob& job, bool large_tile, dim3 grid, Stream stream);
+
+template <class Cache>
 void launch_kernel(const AttentionJob& job, bool large_tile, dim3 grid, Stream stream) {
   if (large_tile) {
-    launch_with_shared("attention_mla", attention_mla_kernel<Mma, kLargeTileRows>,
+    launch_with_shared("attention_mla", attention_mla_kernel<Cache, kLargeTileRows>,
                        {grid, kThreads, sizeof(SharedMemory<kLargeTileRows>)}, stream, job);
   } else {
-    launch_with_shared("attention_mla", attention_mla_kernel<Mma, kSmallTileRows>,
+    launch_with_shared("attention_mla", attention_mla_kernel<Cache, kSmallTileRows>,
                        {grid, kThreads, sizeof(SharedMemory<kSmallTileRows>)}, stream, job);
   }
 }
+
+template <class Cache>
+struct Launcher {
+  static constexpr Launch kLaunch = launch_kernel<Cache>;
+};
+template <>
+struct Launcher<CacheF32> {
+  static constexpr Launch kLaunch = nullptr;
+};
+
+constexpr auto kLaunches = cache_table<Launch, Launcher>();
 
 }  // namespace
 
@@ -369,17 +441,17 @@ std::int64_t mla_tile_rows(bool large_tile) {
 bool can_run_mla(const AttentionShape& shape, DType cache) {
   const bool is_mla =
       shape.num_kv_heads == 1 && shape.value_offset == 0 && shape.value_dim <= shape.key_dim;
-  return shape.arithmetic == Arithmetic::F16 && (cache == DType::F16 || cache == DType::BF16) &&
-         is_mla && shape.key_dim <= kMaxKeyDim && shape.key_dim % kMmaSize == 0 &&
+  return shape.arithmetic == Arithmetic::F16 &&
+         (cache == DType::F16 || cache == DType::BF16 || can_load_halves(shape, cache)) && is_mla &&
+         shape.key_dim <= kMaxKeyDim && shape.key_dim % kMmaSize == 0 &&
          shape.value_dim <= kMaxValueDim && shape.value_dim % kMmaSize == 0 &&
          sizeof(SharedMemory<kLargeTileRows>) <= max_shared_bytes() &&
-         is_compiled_for(80, attention_mla_kernel<MmaF16, kLargeTileRows>);
+         is_compiled_for(80, attention_mla_kernel<CacheF16, kLargeTileRows>);
 }
 
 void launch_attention_mla(
     const AttentionJob& job, DType cache, bool large_tile, dim3 grid, Stream stream) {
-  const auto run = cache == DType::F16 ? launch_kernel<MmaF16> : launch_kernel<MmaBF16>;
-  run(job, large_tile, grid, stream);
+  kLaunches[static_cast<std::size_t>(cache)](job, large_tile, grid, stream);
 }
 
 }  // namespace graft::kernels::cuda

@@ -45,21 +45,21 @@ __device__ void load_tile(const AttentionJob& job,
                           std::int64_t first_col,
                           int num_cols,
                           float* tile) {
-  const auto* data = static_cast<const typename Cache::Code*>(job.cache);
   const int col = static_cast<int>(threadIdx.x) % kWarpSize * kColsPerLane;
   GRAFT_UNROLL
   for (int i = 0; i < kChunkKeys / kWarps; ++i) {
     const int key = static_cast<int>(threadIdx.x) / kWarpSize + i * kWarps;
-    const auto* from = data + slots[key] * job.cache_row + first_col + col;
+    const CacheRowAt row = cache_row_at<Cache>(job.cache, slots[key], job.cache_row);
+    const std::int64_t from = first_col + col;
     float4 values = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
     if (slots[key] >= 0) {
       if (job.vectors && col + kColsPerLane <= num_cols) {
-        values = Cache::load_4(from);
+        values = Cache::load_4(row, from);
       } else {
-        if (col < num_cols) values.x = Cache::load(from[0]);
-        if (col + 1 < num_cols) values.y = Cache::load(from[1]);
-        if (col + 2 < num_cols) values.z = Cache::load(from[2]);
-        if (col + 3 < num_cols) values.w = Cache::load(from[3]);
+        if (col < num_cols) values.x = Cache::load(row, from);
+        if (col + 1 < num_cols) values.y = Cache::load(row, from + 1);
+        if (col + 2 < num_cols) values.z = Cache::load(row, from + 2);
+        if (col + 3 < num_cols) values.w = Cache::load(row, from + 3);
       }
     }
     *reinterpret_cast<float4*>(tile + key * kTileStride + col) = values;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "graft/testing/cuda/device.cuh"
@@ -45,7 +46,27 @@ class AttentionCase {
   }
 
   // Runs all sequences, or the first `count`.
-  Floats run(std::int64_t count = 0) {
+  Floats run(std::int64_t count = 0) { return run_heads(count, 0); }
+  // Over F16 copies of `at_once` KV heads at a time.
+  Floats run_gathered(std::int64_t at_once) { return run_heads(0, at_once); }
+
+  Floats reference() const {
+    Floats out(static_cast<std::size_t>(num_rows_ * out_cols()));
+    for (std::size_t s = 0; s < case_.sequences.size(); ++s) {
+      for (std::int64_t token = 0; token < case_.sequences[s].num_tokens; ++token) {
+        for (std::int64_t head = 0; head < case_.shape.num_heads; ++head)
+          attend(s, token, head, out.data());
+      }
+    }
+    return out;
+  }
+
+  std::int64_t num_splits = 0;  // of the last run
+  AttentionPlan::Kernel kernel = {};
+
+ private:
+  // gathered: KV heads at a time; 0: over the cache itself
+  Floats run_heads(std::int64_t count, std::int64_t gathered) {
     const DeviceArray<float> queries(queries_);
     const DeviceArray<float> out(static_cast<std::size_t>(num_rows_ * out_cols()));
     const DeviceArray<std::byte> cache(cache_bytes_);
@@ -70,44 +91,81 @@ class AttentionCase {
     const DeviceArray<float> sinks(sinks_);
     AttentionShape shape = case_.shape;
     if (case_.sinks) shape.sinks = sinks.get();
-    const AttentionPlan plan = plan_attention(shape, batch, case_.dtype);
-    num_splits = plan.num_splits;
-    kernel = plan.kernel;
-    const DeviceArray<std::byte> scratch(plan.scratch_bytes);
     const CacheRows rows = {.dtype = case_.dtype,
                             .data = cache.get(),
                             .key_size = key_size_,
                             .value_size = value_size_};
-    attention(shape, batch, plan, rows, {queries.get(), query_cols()}, {out.get(), out_cols()},
-              scratch.get(), nullptr);
+    if (gathered == 0) {
+      attend_on_gpu(shape, batch, rows, {queries.get(), query_cols()}, {out.get(), out_cols()});
+      return out.download();
+    }
+    EXPECT_TRUE(is_gathered(shape, batch, case_.dtype));
+    const std::int64_t positions = std::accumulate(context_lens_.begin(), context_lens_.end(), 0);
+    const std::int64_t group = shape.num_heads / shape.num_kv_heads;
+    for (std::int64_t first = 0; first < shape.num_kv_heads; first += gathered) {
+      const CacheRows packed = {.key_size = gathered * shape.key_dim,
+                                .value_size = gathered * shape.value_dim};
+      const DeviceArray<Half> halves(static_cast<std::size_t>(positions * packed.row_elems()));
+      gather_heads(shape, batch, rows,
+                   {.to = halves.get(),
+                    .positions = positions,
+                    .first_kv_head = first,
+                    .num_kv_heads = gathered},
+                   nullptr);
+      AttentionShape heads = shape;
+      heads.num_heads = gathered * group;
+      heads.num_kv_heads = gathered;
+      heads.value_offset = packed.key_size;
+      AttentionBatch own = batch;
+      own.block_tables = nullptr;
+      CacheRows data = packed;
+      data.data = halves.get();
+      attend_on_gpu(heads, own, data, {queries.get() + first * group * shape.key_dim, query_cols()},
+                    {out.get() + first * group * shape.value_dim, out_cols()});
+    }
     return out.download();
   }
 
-  Floats reference() const {
-    Floats out(static_cast<std::size_t>(num_rows_ * out_cols()));
-    for (std::size_t s = 0; s < case_.sequences.size(); ++s) {
-      for (std::int64_t token = 0; token < case_.sequences[s].num_tokens; ++token) {
-        for (std::int64_t head = 0; head < case_.shape.num_heads; ++head)
-          attend(s, token, head, out.data());
-      }
-    }
-    return out;
+  void attend_on_gpu(const AttentionShape& shape,
+                     const AttentionBatch& batch,
+                     const CacheRows& rows,
+                     ConstRows queries,
+                     Rows out) {
+    const AttentionPlan plan = plan_attention(shape, batch, rows.dtype);
+    num_splits = plan.num_splits;
+    kernel = plan.kernel;
+    const DeviceArray<std::byte> scratch(plan.scratch_bytes);
+    attention(shape, batch, plan, rows, queries, out, scratch.get(), nullptr);
+    cudaDeviceSynchronize();
   }
 
-  std::int64_t num_splits = 0;  // of the last run
-  AttentionPlan::Kernel kernel = {};
-
- private:
   std::int64_t query_cols() const { return case_.shape.num_heads * case_.shape.key_dim; }
   std::int64_t out_cols() const { return case_.shape.num_heads * case_.shape.value_dim; }
   std::int64_t row_elems() const { return key_size_ + value_size_; }
 
   void fill_cache() {
-    cache_values_ = random_.floats(num_blocks_ * case_.block_tokens * row_elems());
-    cache_bytes_.resize(bytes_of(case_.dtype, static_cast<std::int64_t>(cache_values_.size())));
-    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(case_.dtype)];
-    codec.encode(cache_values_.data(), cache_bytes_.data(), cache_values_.size());
-    codec.decode(cache_bytes_.data(), cache_values_.data(), cache_values_.size());
+    const std::int64_t num_slots = num_blocks_ * case_.block_tokens;
+    cache_values_ = random_.floats(num_slots * row_elems());
+    std::vector<std::int32_t> slots(static_cast<std::size_t>(num_slots));
+    std::iota(slots.begin(), slots.end(), 0);
+    const std::size_t row_bytes = bytes_of(case_.dtype, row_elems());
+    const DeviceArray<std::byte> rows(static_cast<std::size_t>(num_slots) * row_bytes);
+    const DeviceArray<float> values(cache_values_);
+    const DeviceArray<std::int32_t> slot_data(slots);
+    write_cache({.dtype = case_.dtype,
+                 .data = rows.get(),
+                 .key_size = key_size_,
+                 .value_size = value_size_},
+                {values.get(), row_elems()}, {values.get() + key_size_, row_elems()},
+                slot_data.get(), num_slots, nullptr);
+    cache_bytes_ = rows.download();
+    for (std::int64_t slot = 0; slot < num_slots; ++slot) {
+      decode_cache_row(case_.dtype, row_elems(),
+                       cache_bytes_.data() + static_cast<std::size_t>(slot) * row_bytes, 0,
+                       std::span(cache_values_)
+                           .subspan(static_cast<std::size_t>(slot * row_elems()),
+                                    static_cast<std::size_t>(row_elems())));
+    }
   }
 
   void fill_block_tables() {
@@ -287,7 +345,7 @@ TEST_F(AttentionKernels, ChunkEdges) {
 }
 
 TEST_F(AttentionKernels, CacheTypes) {
-  for (const DType type : {DType::F16, DType::BF16}) {
+  for (const DType type : {DType::F16, DType::BF16, DType::F8_E4M3}) {
     expect_matches_reference(
         {.shape = gqa_shape(4, 2, 64), .sequences = {{20, 90}, {1, 300}}, .dtype = type});
     expect_matches_reference({.shape = gqa_shape(3, 1, 9), .sequences = {{2, 40}}, .dtype = type});
@@ -329,6 +387,58 @@ TEST_F(AttentionKernels, TensorCores) {
       c.dtype = type;
       AttentionCase test(c);
       EXPECT_LT(relative_error(test.run(), test.reference()), type == DType::F16 ? 1e-3 : 6e-3);
+    }
+  }
+}
+
+// Keys and values of quantized caches become F16 for tensor cores, F32 otherwise.
+TEST_F(AttentionKernels, QuantizedCaches) {
+  using Kernel = AttentionPlan::Kernel;
+  struct QuantizedCase {
+    Case shape;
+    Kernel kernel;
+  };
+  const std::vector<QuantizedCase> cases = {
+      {{.shape = gqa_shape(8, 2, 128), .sequences = {{1, 1}, {1, 17}, {1, 256}, {1, 700}}},
+       Kernel::Decode},
+      {{.shape = gqa_shape(14, 2, 64), .sequences = {{1, 2000}, {0, 0}, {2, 300}}}, Kernel::Decode},
+      {{.shape = gqa_shape(8, 2, 256), .sequences = {{1, 700}, {1, 1}, {1, 257}}}, Kernel::Decode},
+      {{.shape = gqa_shape(8, 2, 128, 300), .sequences = {{1, 1500}, {1, 299}}, .block_tokens = 5},
+       Kernel::Decode},
+      {{.shape = gqa_shape(4, 2, 96), .sequences = {{70, 130}, {20, 50}}}, Kernel::Simt},
+      {{.shape = mla_shape(16, 512, 64), .sequences = {{1, 300}, {1, 40}, {1, 1}}}, Kernel::Mla},
+      {{.shape = mla_shape(40, 128, 64), .sequences = {{17, 150}, {30, 30}}}, Kernel::Mla},
+  };
+  for (QuantizedCase c : cases) {
+    for (const DType type : {DType::F8_E4M3, DType::Q8_0, DType::Q4_0}) {
+      c.shape.dtype = type;
+      c.shape.shape.arithmetic = Arithmetic::F32;
+      expect_matches_reference(c.shape);
+      c.shape.shape.arithmetic = Arithmetic::F16;
+      AttentionCase test(c.shape);
+      EXPECT_LT(relative_error(test.run(), test.reference()), 1.5e-3)
+          << name(type) << ", heads of " << c.shape.shape.key_dim;
+      EXPECT_EQ(test.kernel, c.kernel) << name(type) << ", heads of " << c.shape.shape.key_dim;
+    }
+  }
+}
+
+// Attention over F16 copies of some KV heads equals that over the cache.
+TEST_F(AttentionKernels, GatheredHeads) {
+  const std::vector<Case> cases = {
+      {.shape = gqa_shape(32, 8, 128), .sequences = {{261, 261}, {3, 90}, {129, 200}}},
+      {.shape = gqa_shape(4, 2, 96), .sequences = {{70, 130}, {20, 50}}, .block_tokens = 5},
+      {.shape = gqa_shape(4, 2, 64, 65), .sequences = {{70, 300}}},
+  };
+  for (Case c : cases) {
+    c.shape.arithmetic = Arithmetic::F16;
+    for (const DType type : {DType::F8_E4M3, DType::Q8_0, DType::Q4_0}) {
+      c.dtype = type;
+      AttentionCase test(c);
+      const std::int64_t kv_heads = c.shape.num_kv_heads;
+      for (const std::int64_t at_once : {kv_heads, kv_heads / 2})
+        EXPECT_LT(relative_error(test.run_gathered(at_once), test.reference()), 1.5e-3)
+            << name(type) << ", " << at_once << " heads of " << c.shape.key_dim;
     }
   }
 }

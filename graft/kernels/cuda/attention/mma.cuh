@@ -8,6 +8,8 @@
 
 #pragma once
 
+#include <type_traits>
+
 #include "graft/kernels/cuda/bulk_copy.cuh"
 #include "graft/kernels/cuda/cache/cache_types.cuh"
 
@@ -21,7 +23,6 @@ namespace graft::kernels::cuda {
 #endif
 
 struct MmaF16 {
-  using Cache = CacheF16;
   static __device__ std::uint32_t pack(float low, float high) {
     std::uint32_t pair = 0;
 #if GRAFT_HAS_MMA
@@ -44,7 +45,6 @@ struct MmaF16 {
 };
 
 struct MmaBF16 {
-  using Cache = CacheBF16;
   static __device__ std::uint32_t pack(float low, float high) {
     std::uint32_t pair = 0;
 #if GRAFT_HAS_MMA
@@ -64,6 +64,10 @@ struct MmaBF16 {
 #endif
   }
 };
+
+// The products of keys and values of a cache type: those of quantized types become F16.
+template <class Cache>
+using MmaOf = std::conditional_t<std::is_same_v<Cache, CacheBF16>, MmaBF16, MmaF16>;
 
 // Four 8 x 8 matrices of 16-bit values from shared memory. Lane l passes the 16-byte aligned
 // address of row l % 8 of matrix l / 8; word i of a lane is (row g, cols 2t 2t+1) of matrix i.
@@ -98,6 +102,33 @@ __device__ inline void store_shared(std::uint32_t address, std::uint32_t word) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
 
+__device__ inline void store_shared(std::uint32_t address, uint4 words) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x),
+               "r"(words.y), "r"(words.z), "r"(words.w)
+               : "memory");
+}
+
+__device__ inline std::uint32_t load_shared(std::uint32_t address) {
+  std::uint32_t word = 0;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
+  return word;
+}
+
+__device__ inline uint2 load_shared_pair(std::uint32_t address) {
+  uint2 words = {};
+  asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "r"(address)
+               : "memory");
+  return words;
+}
+
+__device__ inline __half load_shared_half(std::uint32_t address) {
+  unsigned short bits = 0;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
+  return __ushort_as_half(bits);
+}
+
 // 2^x, with an error of 2 units in the last place; results below 2^-126 are 0.
 __device__ inline float fast_exp2(float x) {
   float y;
@@ -116,11 +147,20 @@ __device__ inline void cp_async_16(std::uint16_t* to, const std::uint16_t* from)
 
 // cp_async_16, or 16 zero bytes; `from` is then not read.
 __device__ inline void cp_async_16_or_zero(std::uint32_t to,
-                                           const std::uint16_t* from,
+                                           const void* from,
                                            bool exists) {
 #if GRAFT_HAS_MMA
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(exists ? 16 : 0)
+               : "memory");
+#endif
+}
+
+// The same with 4 bytes.
+__device__ inline void cp_async_4_or_zero(std::uint32_t to, const void* from, bool exists) {
+#if GRAFT_HAS_MMA
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from),
+               "r"(exists ? 4 : 0)
                : "memory");
 #endif
 }

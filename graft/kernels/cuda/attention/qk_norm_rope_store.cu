@@ -106,18 +106,24 @@ __device__ void rotate_head(const HeadSpan& span,
   __syncwarp();  // before the next head is stored
 }
 
+// Columns col .. col + 3 of `cols` at column `first` of a cache row; all lanes call it. Types with
+// scales have heads of whole blocks, so four columns always exist.
 template <class Cache>
-__device__ void store_cache4(
-    typename Cache::Code* row, std::int64_t col, std::int64_t cols, bool vectors, float4 values) {
-  if (col >= cols) return;
-  if (vectors) {
-    Cache::store_4(row + col, values);
+__device__ void store_cache4(const CacheRowAt& row,
+                             std::int64_t first,
+                             std::int64_t col,
+                             std::int64_t cols,
+                             bool vectors,
+                             float4 values) {
+  if (Cache::kHasScales || vectors) {
+    const bool exists = col < cols;
+    Cache::store_4(row, first + col, exists ? values : make_float4(0, 0, 0, 0), exists);
     return;
   }
-  row[col] = Cache::store(values.x);
-  if (col + 1 < cols) row[col + 1] = Cache::store(values.y);
-  if (col + 2 < cols) row[col + 2] = Cache::store(values.z);
-  if (col + 3 < cols) row[col + 3] = Cache::store(values.w);
+  const float four[4] = {values.x, values.y, values.z, values.w};
+  GRAFT_UNROLL
+  for (int i = 0; i < 4; ++i)
+    Cache::store_1(row, first + col + i, four[i], col + i < cols);
 }
 
 template <class Cache>
@@ -134,11 +140,13 @@ __device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead
   }
   if (slot < 0) return;
   const CacheRows& cache = job.batch.cache;
-  auto* to = static_cast<typename Cache::Code*>(cache.data) +
-             slot * (cache.key_size + cache.value_size) + span.cache_col + state.head * span.size;
+  const CacheRowAt to =
+      cache_row_at<Cache>(cache.data, slot, cache.key_size + cache.value_size);
+  const std::int64_t head_col = span.cache_col + state.head * span.size;
   GRAFT_UNROLL
   for (int i = 0; i < kVectorsPerLane; ++i)
-    store_cache4<Cache>(to, first + i * kVectorStride, span.size, vectors, state.values[i]);
+    store_cache4<Cache>(to, head_col, first + i * kVectorStride, span.size, vectors,
+                        state.values[i]);
 }
 
 // Grid: (rows, head blocks), 4 warps per block, one warp per head with a grid stride. The first

@@ -68,7 +68,6 @@ __device__ void load_tiles(
     const ScoreJob& job, std::int64_t row, int first_head, int first, ScoreMemory& memory) {
   const auto dims = static_cast<int>(job.shape.head_dim);
   const float* queries = job.queries.data + row * job.queries.stride;
-  const auto* keys = static_cast<const typename Cache::Code*>(job.keys);
   for (int i = static_cast<int>(threadIdx.x); i < kTileDims * kTileHeads; i += kScoreThreads) {
     const int at = i / kTileDims;
     const int dim = first + i % kTileDims;
@@ -78,7 +77,7 @@ __device__ void load_tiles(
         has_head ? queries[static_cast<std::int64_t>(head) * dims + dim] : 0.0F;
     const std::int64_t slot = memory.slots[at];
     memory.keys[i % kTileDims][at] =
-        slot >= 0 && dim < dims ? Cache::load(keys[slot * dims + dim]) : 0.0F;
+        slot >= 0 && dim < dims ? Cache::load(cache_row_at<Cache>(job.keys, slot, dims), dim) : 0.0F;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "graft/base/check.h"
 #include "graft/kernels/cuda/cache/cache_types.cuh"
+#include "graft/quant/codec.h"
 
 namespace graft::kernels::cuda {
 namespace {
@@ -19,17 +20,16 @@ __global__ void write_cache_kernel(CacheRows cache,
   const std::int64_t row_elems = cache.key_size + cache.value_size;
   const std::int64_t i =
       (static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * (kVectorized ? 4 : 1);
-  if (i >= row_elems) return;
   const std::int64_t slot = slots[row];
+  const bool exists = i < row_elems;  // all lanes store together
   const float* from = i < cache.key_size ? keys.data + row * keys.stride + i
                                          : values.data + row * values.stride + i - cache.key_size;
-  auto* to = static_cast<typename Cache::Code*>(cache.data) + slot * row_elems + i;
+  const CacheRowAt to = cache_row_at<Cache>(cache.data, slot, row_elems);
   if constexpr (kVectorized) {
-    const float4 values4 = *reinterpret_cast<const float4*>(from);
-    if (slot >= 0) Cache::store_4(to, values4);
+    const float4 four = exists ? *reinterpret_cast<const float4*>(from) : make_float4(0, 0, 0, 0);
+    Cache::store_4(to, i, four, exists && slot >= 0);
   } else {
-    const float value = *from;
-    if (slot >= 0) *to = Cache::store(value);
+    Cache::store_1(to, i, exists ? *from : 0.0F, exists && slot >= 0);
   }
 }
 
@@ -81,6 +81,28 @@ void write_cache(const CacheRows& cache,
                  Stream stream) {
   GRAFT_CHECK(is_cache_type(cache.dtype), "unsupported KV cache dtype ", name(cache.dtype));
   kLaunches[static_cast<std::size_t>(cache.dtype)](cache, keys, values, slots, rows, stream);
+}
+
+void decode_cache_row(DType dtype,
+                      std::int64_t cols,
+                      const std::byte* row,
+                      std::int64_t first,
+                      std::span<float> out) {
+  GRAFT_CHECK(is_cache_type(dtype), "unsupported KV cache dtype ", name(dtype));
+  if (dtype != DType::Q8_0 && dtype != DType::Q4_0) {
+    const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(dtype)];
+    return codec.decode(row + bytes_of(dtype, first), out.data(), out.size());
+  }
+  const bool is_q8 = dtype == DType::Q8_0;
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(row);
+  const auto* scales = reinterpret_cast<const std::uint16_t*>(codes + (is_q8 ? cols : cols / 2));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::int64_t col = first + static_cast<std::int64_t>(i);
+    const int shift = CacheQ4_0::shift(static_cast<int>(col % 8));
+    const int code = is_q8 ? static_cast<std::int8_t>(codes[col])
+                           : (codes[col / 8 * 4 + shift / 8] >> shift % 8 & 15) - 8;
+    out[i] = static_cast<float>(code) * __half2float(__ushort_as_half(scales[col / kScaleCols]));
+  }
 }
 
 }  // namespace graft::kernels::cuda

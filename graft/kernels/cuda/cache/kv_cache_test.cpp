@@ -1,5 +1,7 @@
 #include "graft/kernels/cuda/cache/kv_cache.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@ using testing::DeviceArray;
 using testing::Floats;
 using testing::Random;
 
+class QuantizedRows : public testing::GpuTest {};
 class KvCacheKernels : public testing::GpuTest, public ::testing::WithParamInterface<DType> {};
 
 // Five rows, one with slot -1, into a cache of 4 blocks of 3 tokens; keys are a column range of
@@ -62,9 +65,44 @@ TEST_P(KvCacheKernels, WritesVectorized) {
     expect_written(GetParam(), 8, value_size, 12);
 }
 
+// Types with a scale per 32 columns: what is read back is within half a step of the scale, or, for
+// the sign that Q4_0 has fewer codes of, within a whole one.
+TEST_F(QuantizedRows, AreNearTheirValues) {
+  constexpr std::int64_t kKeys = 96;
+  constexpr std::int64_t kCols = 160;
+  for (const auto& [type, error] :
+       {std::pair{DType::Q8_0, 0.51F / 127}, std::pair{DType::Q4_0, 1.01F / 8}}) {
+    const Floats x = Random(3).floats(3 * kCols, 100.0F);
+    const DeviceArray<float> values(x);
+    const DeviceArray<std::int32_t> slots(std::vector<std::int32_t>{2, -1, 0});
+    const std::size_t row_bytes = bytes_of(type, kCols);
+    const DeviceArray<std::byte> rows(std::vector<std::byte>(3 * row_bytes, std::byte{7}));
+    write_cache(
+        {.dtype = type, .data = rows.get(), .key_size = kKeys, .value_size = kCols - kKeys},
+        {values.get(), kCols}, {values.get() + kKeys, kCols}, slots.get(), 3, nullptr);
+    const std::vector<std::byte> stored = rows.download();
+    for (std::size_t i = row_bytes; i < 2 * row_bytes; ++i)
+      ASSERT_EQ(stored[i], std::byte{7}) << "of no slot";
+    for (const auto& [row, slot] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, 0}}) {
+      Floats got(kCols);
+      decode_cache_row(type, kCols, stored.data() + slot * row_bytes, 0, got);
+      for (std::size_t block = 0; block < kCols; block += 32) {
+        float max = 0;
+        for (std::size_t i = block; i < block + 32; ++i)
+          max = std::max(max, std::abs(x[row * kCols + i]));
+        for (std::size_t i = block; i < block + 32; ++i)
+          EXPECT_NEAR(got[i], x[row * kCols + i], max * (error + 0x1p-11F)) << name(type);
+      }
+      Floats part(40);
+      decode_cache_row(type, kCols, stored.data() + slot * row_bytes, 30, part);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), got.begin() + 30));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types,
                          KvCacheKernels,
-                         ::testing::Values(DType::F32, DType::F16, DType::BF16),
+                         ::testing::Values(DType::F32, DType::F16, DType::BF16, DType::F8_E4M3),
                          [](const auto& param) { return std::string(name(param.param)); });
 
 class CopyBlocks : public testing::GpuTest {};

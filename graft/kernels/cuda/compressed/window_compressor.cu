@@ -28,12 +28,15 @@ __global__ void __launch_bounds__(kStoreThreads) store_windows_kernel(StoreJob j
   const RowPosition at = find_row(job.batch, row);
   const std::int64_t slot = job.rows.slots[row];
   const std::int64_t col = static_cast<std::int64_t>(blockIdx.y) * kStoreThreads + threadIdx.x;
-  if (at.sequence < 0 || slot < 0 || col >= job.row_size) return;
-  auto* to = static_cast<typename Cache::Code*>(job.cache) + slot * 2 * job.row_size + col;
-  const float bias = job.rows.bias[at.position % job.rate * job.row_size + col];
-  to[0] = Cache::store(job.rows.projection.data[row * job.rows.projection.stride + col]);
-  to[job.row_size] =
-      Cache::store(__fadd_rn(job.rows.logits.data[row * job.rows.logits.stride + col], bias));
+  if (at.sequence < 0 || slot < 0) return;
+  const bool exists = col < job.row_size;  // all lanes store together
+  const CacheRowAt to = cache_row_at<Cache>(job.cache, slot, 2 * job.row_size);
+  const float bias = exists ? job.rows.bias[at.position % job.rate * job.row_size + col] : 0.0F;
+  const float value =
+      exists ? job.rows.projection.data[row * job.rows.projection.stride + col] : 0.0F;
+  const float logit = exists ? job.rows.logits.data[row * job.rows.logits.stride + col] : 0.0F;
+  Cache::store_1(to, col, value, exists);
+  Cache::store_1(to, job.row_size + col, __fadd_rn(logit, bias), exists);
 }
 
 struct CompressJob {
@@ -69,15 +72,15 @@ __device__ WindowState sum_rows(const CompressJob& job,
                                 std::int64_t col) {
   const CompressorShape& shape = job.shape;
   const std::int64_t width = shape.overlaps ? 2 * shape.head_dim : shape.head_dim;
-  const auto* cache = static_cast<const typename Cache::Code*>(job.cache);
   const std::int64_t num_before = shape.overlaps && begin > 0 ? shape.rate : 0;
   WindowState state = {-INFINITY, 0.0F, 0.0F};
   for (std::int64_t i = group; i < num_before + shape.rate; i += kGroups) {
     const bool is_own = i >= num_before;
     const std::int64_t position = begin - num_before + i;
-    const auto* row = cache + slot_of(job.batch, sequence, position) * 2 * width + col +
-                      (is_own && shape.overlaps ? shape.head_dim : 0);
-    state = merged(state, {Cache::load(row[width]), 1.0F, Cache::load(row[0])});
+    const CacheRowAt row =
+        cache_row_at<Cache>(job.cache, slot_of(job.batch, sequence, position), 2 * width);
+    const std::int64_t at = col + (is_own && shape.overlaps ? shape.head_dim : 0);
+    state = merged(state, {Cache::load(row, width + at), 1.0F, Cache::load(row, at)});
   }
   return state;
 }

@@ -16,6 +16,7 @@
 #include "graft/kernels/cuda/attention/attention.cuh"
 #include "graft/kernels/cuda/attention/mma.cuh"
 #include "graft/kernels/cuda/attention/vectors.cuh"
+#include "graft/kernels/cuda/row_position.cuh"
 
 // Code below sm_80 has no mma instructions and leaves these functions unused.
 #pragma nv_diag_suppress 177
@@ -209,30 +210,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) expand_kernel(ExpandJo
 #endif
 }
 
-// The sequence and position of a packed slot.
-struct PackedPosition {
-  std::int64_t sequence;
-  std::int64_t position;
-};
-
-__device__ PackedPosition packed_position(const AttentionBatch& batch, std::int64_t slot) {
-  std::int64_t sequence = 0;
-  while (sequence + 1 < batch.num_sequences && slot >= batch.context_lens[sequence])
-    slot -= batch.context_lens[sequence++];
-  return {sequence, slot};
-}
-
-const __device__ std::byte* cache_row(const AttentionBatch& batch,
-                                      const PackedPosition& at,
-                                      const void* cache,
-                                      std::size_t row_bytes) {
-  const std::int64_t block = div_u32(at.position, batch.block_tokens);
-  const std::int64_t slot =
-      batch.block_tables[at.sequence * batch.table_stride + block] * batch.block_tokens +
-      at.position - block * batch.block_tokens;
-  return static_cast<const std::byte*>(cache) + static_cast<std::size_t>(slot) * row_bytes;
-}
-
 __device__ void store_latent(Half* to, float value) {
   *to = to_half(value);
 }
@@ -248,11 +225,9 @@ __global__ void gather_kernel(
   begin_kernel();
   const std::int64_t row = global_thread() / kWarpSize;
   if (row >= rows) return;
-  const auto* from = reinterpret_cast<const typename Cache::Code*>(
-      cache_row(batch, packed_position(batch, row), cache,
-                static_cast<std::size_t>(cols) * sizeof(typename Cache::Code)));
+  const CacheRowAt from = cache_row_at<Cache>(cache, cache_slot_of_packed(batch, row), cols);
   for (int col = static_cast<int>(threadIdx.x) % kWarpSize; col < cols; col += kWarpSize)
-    store_latent(out + row * cols + col, Cache::load(from[col]));
+    store_latent(out + row * cols + col, Cache::load(from, col));
 }
 
 using Gather = void (*)(const AttentionBatch& batch,
