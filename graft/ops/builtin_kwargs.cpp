@@ -81,13 +81,8 @@ std::optional<DType> cache_dtype(std::string_view word) {
   return word == "fp8" ? DType::F8_E4M3 : dtype_from_name(word);
 }
 
-const Kwarg& cpu_cache_type_kwarg() {
+const Kwarg& cache_type_kwarg() {
   static const Kwarg kwarg = cache_type({"f32", "f16", "bf16", "fp8", "q8_0", "q4_0"});
-  return kwarg;
-}
-
-const Kwarg& cuda_cache_type_kwarg() {
-  static const Kwarg kwarg = cache_type({"f32", "f16", "bf16"});
   return kwarg;
 }
 

@@ -32,8 +32,8 @@ TEST(Kwargs, ValuesAreCheckedByKind) {
   EXPECT_EQ(value_problem(repack_kwarg(), "False", kNone), "");
   EXPECT_EQ(value_problem(repack_kwarg(), "maybe", kNone),
             "repack is 'maybe', expected true or false");
-  EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "Q8_0", kNone), "");
-  EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "q5_1", kNone),
+  EXPECT_EQ(value_problem(cache_type_kwarg(), "Q8_0", kNone), "");
+  EXPECT_EQ(value_problem(cache_type_kwarg(), "q5_1", kNone),
             "dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 or q4_0");
   EXPECT_EQ(value_problem(block_tokens_kwarg(), "-3", kNone),
             "block_tokens is '-3', expected an integer from 1 to 65536");
@@ -60,8 +60,8 @@ TEST(Kwargs, CountsAreIntegersPercentagesOrAuto) {
 
 TEST(Kwargs, ValuesMaySuitOnlySomeModules) {
   const Params cache = KvCacheParams{.key_size = 80, .value_size = 80};
-  EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "bf16", cache), "");
-  EXPECT_EQ(value_problem(cpu_cache_type_kwarg(), "q8_0", cache),
+  EXPECT_EQ(value_problem(cache_type_kwarg(), "bf16", cache), "");
+  EXPECT_EQ(value_problem(cache_type_kwarg(), "q8_0", cache),
             "dtype q8_0 has blocks of 32 values, and the head size 80 is not a multiple");
 }
 

@@ -167,6 +167,17 @@ double compressed_scratch_bytes(const ops::CompressedAttentionParams& params,
   return copies + (params.index_top_k > 0 ? static_cast<double>(ops::kIndexScoreBytes) : 0.0);
 }
 
+// The F16 copies of keys and values of a quantized KV cache on a GPU; latents have none.
+double gathered_head_bytes(const plan::Placement& placement, const Workload& load) {
+  const auto* cache = std::get_if<ops::KvCacheParams>(&placement.module->params);
+  if (cache == nullptr || cache->value_size == 0) return 0;
+  const double row_bytes = kv_bytes_per_token(placement);
+  const double f16_bytes = 2 * static_cast<double>(cache->key_size + cache->value_size);
+  if (row_bytes >= f16_bytes) return 0;
+  const auto positions = static_cast<double>(std::max(load.context, load.prefill_tokens));
+  return std::min(positions * f16_bytes, static_cast<double>(ops::kGatheredHeadBytes));
+}
+
 }  // namespace
 
 // Of a sequence. Where every layer has a window, blocks before it are freed: the window is kept
@@ -275,9 +286,9 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
     row = std::max(row, workspace_row_bytes(*placement.module));
     if (placement.decode.device() == kCpu) continue;
     double& bytes = scratch[placement.decode.device()];
-    bytes = std::max(bytes,
-                     attention_scratch_bytes(*placement.module, load,
-                                             has_kwarg(placement, "absorb_for_prefill", "true")));
+    bytes = std::max({bytes, gathered_head_bytes(placement, load),
+                      attention_scratch_bytes(*placement.module, load,
+                                              has_kwarg(placement, "absorb_for_prefill", "true"))});
   }
   const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
   for (auto& [device, row] : widest)

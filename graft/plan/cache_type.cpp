@@ -10,7 +10,7 @@ namespace graft::plan {
 
 void set_cache_type(Plan& plan, const std::string& dtype) {
   if (dtype.empty() || dtype == "auto") return;
-  const std::string& key = ops::cpu_cache_type_kwarg().key;
+  const std::string& key = ops::cache_type_kwarg().key;
   for (Placement& placement : plan.placements) {
     if (placement.module->role != ops::Role::KvCache) continue;
     const ops::OperatorInfo* op = placement.decode.op;

@@ -65,10 +65,11 @@ TEST(CacheType, ReplacesTheTypeOfTheRules) {
 
 TEST(CacheType, NamesTheDeviceThatLacksIt) {
   PlannedCaches on_gpu({.num_gpus = 1, .plan_only = true});
-  EXPECT_EQ(on_gpu.refusal("f32"), "");
-  EXPECT_EQ(on_gpu.refusal("fp8"),
-            "KV cache type fp8 on cuda:0: dtype is 'fp8', expected f32, f16 or bf16 (at "
-            "model.layers.0.self_attn.kv_cache)");
+  for (const char* type : {"f32", "fp8", "q8_0", "q4_0"})
+    EXPECT_EQ(on_gpu.refusal(type), "");
+  EXPECT_EQ(on_gpu.refusal("q5_1"),
+            "KV cache type q5_1 on cuda:0: dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 or "
+            "q4_0 (at model.layers.0.self_attn.kv_cache)");
   PlannedCaches uneven({}, 80);
   EXPECT_EQ(uneven.refusal("fp8"), "");
   EXPECT_EQ(

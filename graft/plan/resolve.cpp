@@ -74,7 +74,7 @@ class Resolver {
     const auto type = std::ranges::find(kCacheTypeWords, lower_case(found->second),
                                         [](const auto& row) { return row.first; });
     const std::string word(type == kCacheTypeWords.end() ? found->second : type->second);
-    const std::string& key = ops::cpu_cache_type_kwarg().key;
+    const std::string& key = ops::cache_type_kwarg().key;
     if (!out_.kwargs.emplace(key, word).second)
       report_error(rule_.line_of(kQuantizeKey), kQuantizeKey, " and ", key, ": set one of them");
   }

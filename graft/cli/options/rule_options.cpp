@@ -99,7 +99,7 @@ void PluginOptions::add_to(Command& command) {
 void add_cache_type_to(Command& command, std::string& value) {
   command
       .add_option("--kv-cache-dtype", value,
-                  "Type of the KV cache: auto, f32, f16, bf16, and on CPUs fp8, q8_0, q4_0 "
+                  "Type of the KV cache: auto, f32, f16, bf16, fp8, q8_0, q4_0 "
                   "(default: auto, that of the rules, else f16)")
       ->check(IsMember({"auto", "f32", "f16", "bf16", "fp8", "q8_0", "q4_0"}))
       ->option_text("TYPE");

@@ -66,8 +66,8 @@ void add_leaf_operators(const AddOperator& add) {
        .make = make_rope_cpu});
   add({.name = "cpu.kv_cache",
        .role = Role::KvCache,
-       .summary = "paged KV cache in f32, f16, bf16, q8_0 or q4_0",
-       .kwargs = {cpu_cache_type_kwarg(), block_tokens_kwarg()},
+       .summary = "paged KV cache in f32, f16, bf16, fp8, q8_0 or q4_0",
+       .kwargs = {cache_type_kwarg(), block_tokens_kwarg()},
        .make = make_kv_cache_cpu});
   add({.name = "cpu.state_cache",
        .role = Role::StateCache,

@@ -53,8 +53,8 @@ std::vector<OperatorInfo> leaf_operators() {
           {.name = "cuda.rope", .role = Role::Rope, .summary = "rotary embedding"},
           {.name = "cuda.kv_cache",
            .role = Role::KvCache,
-           .summary = "paged KV cache in f32, f16 or bf16",
-           .kwargs = {cuda_cache_type_kwarg(), block_tokens_kwarg()}},
+           .summary = "paged KV cache in f32, f16, bf16, fp8, q8_0 or q4_0",
+           .kwargs = {cache_type_kwarg(), block_tokens_kwarg()}},
           {.name = "cuda.state_cache",
            .role = Role::StateCache,
            .summary = "recurrent states in f32, a slot per sequence"}};

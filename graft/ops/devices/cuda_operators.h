@@ -19,6 +19,9 @@ std::span<const OperatorInfo> cuda_operators();
 // cuda.mla processes the expanded keys and values of as many heads at a time as fit into this many
 // bytes. A head of 32,768 positions of DeepSeek-V3 takes 16 MB.
 inline constexpr std::size_t kMlaExpandedBytes = std::size_t{512} << 20U;
+// cuda.attention copies the keys and values of as many KV heads of a quantized cache at a time to
+// F16 as fit into this many bytes, for prefill.
+inline constexpr std::size_t kGatheredHeadBytes = std::size_t{256} << 20U;
 // Max rows of short prefill chunks that cuda.mla absorbs at a time; with absorb_for_prefill: true
 // all rows of the pass are.
 inline constexpr std::int64_t kMlaAbsorbedRows = 1024;

@@ -210,7 +210,7 @@ class KvCacheCpu final : public KvCache, public StoredCache {
 };
 
 const CacheType& type_kwarg(const BuildContext& context) {
-  const std::string word = context.word_kwarg(cpu_cache_type_kwarg());
+  const std::string word = context.word_kwarg(cache_type_kwarg());
   const std::optional<DType> dtype = cache_dtype(word);
   const auto found = std::ranges::find(kCacheTypes, dtype, &CacheType::dtype);
   GRAFT_CHECK(found != kCacheTypes.end(), "no cache type for the declared word ", word);

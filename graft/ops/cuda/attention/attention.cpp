@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "graft/base/error.h"
@@ -6,6 +7,7 @@
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/views.h"
+#include "graft/ops/devices/cuda_operators.h"
 
 namespace graft::ops::cuda {
 namespace {
@@ -50,6 +52,61 @@ class AttentionCuda final : public AttentionCore {
   Buffer sinks_;  // [heads] f32; empty: none
 };
 
+void attend_rows(const kernels::cuda::AttentionShape& shape,
+                 const kernels::cuda::AttentionBatch& batch,
+                 const kernels::cuda::CacheRows& cache,
+                 kernels::cuda::ConstRows queries,
+                 kernels::cuda::Rows out,
+                 CudaContext& gpu,
+                 Workspace& workspace) {
+  const Workspace::Scope scope(workspace);
+  const kernels::cuda::AttentionPlan plan =
+      kernels::cuda::plan_attention(shape, batch, cache.dtype);
+  const TensorView scratch =
+      workspace.allocate(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
+  kernels::cuda::attention(shape, batch, plan, cache, queries, out, scratch.data, gpu.stream());
+}
+
+// attend() of the prefill sequences over F16 copies of a quantized cache, of as many KV heads at a
+// time as kGatheredHeadBytes allows.
+void attend_gathered(const kernels::cuda::AttentionShape& shape,
+                     kernels::cuda::AttentionBatch batch,
+                     const kernels::cuda::CacheRows& cache,
+                     kernels::cuda::ConstRows queries,
+                     kernels::cuda::Rows out,
+                     CudaContext& gpu,
+                     Workspace& workspace) {
+  const std::int64_t head_cols = shape.key_dim + shape.value_dim;
+  const std::int64_t positions = gpu.num_prefill_positions();
+  const std::size_t head_bytes = bytes_of(DType::F16, positions * head_cols);
+  const kernels::cuda::AttentionBatch in_blocks = batch;
+  batch.block_tables = nullptr;
+  const std::int64_t group = shape.num_heads / shape.num_kv_heads;
+  const std::int64_t at_once = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(kGatheredHeadBytes / head_bytes), 1, shape.num_kv_heads);
+  for (std::int64_t first = 0; first < shape.num_kv_heads; first += at_once) {
+    const Workspace::Scope scope(workspace);
+    const std::int64_t count = std::min(at_once, shape.num_kv_heads - first);
+    const TensorView rows = workspace.allocate(DType::F16, {positions, count * head_cols});
+    kernels::cuda::gather_heads(
+        shape, in_blocks, cache,
+        {.to = rows.data, .positions = positions, .first_kv_head = first, .num_kv_heads = count},
+        gpu.stream());
+    kernels::cuda::AttentionShape heads = shape;
+    heads.num_heads = count * group;
+    heads.num_kv_heads = count;
+    heads.value_offset = count * shape.key_dim;
+    if (shape.sinks != nullptr) heads.sinks += first * group;
+    const kernels::cuda::CacheRows packed = {.dtype = DType::F16,
+                                             .data = rows.data,
+                                             .key_size = count * shape.key_dim,
+                                             .value_size = count * shape.value_dim};
+    attend_rows(heads, batch, packed,
+                {queries.data + first * group * shape.key_dim, queries.stride},
+                {out.data + first * group * shape.value_dim, out.stride}, gpu, workspace);
+  }
+}
+
 }  // namespace
 
 void attend(const kernels::cuda::AttentionShape& shape,
@@ -60,8 +117,12 @@ void attend(const kernels::cuda::AttentionShape& shape,
             Workspace& workspace) {
   for (const auto& [batch, first_row] : gpu.sequences(cache.block_tokens())) {
     if (batch.num_sequences == 0) continue;
-    attend(shape, batch, cache, queries.slice(first_row, batch.num_rows),
-           out.slice(first_row, batch.num_rows), gpu, workspace);
+    const TensorView own = queries.slice(first_row, batch.num_rows);
+    const TensorView to = out.slice(first_row, batch.num_rows);
+    if (kernels::cuda::is_gathered(shape, batch, cache.rows().dtype))
+      attend_gathered(shape, batch, cache.rows(), rows_of(own), rows_of(to), gpu, workspace);
+    else
+      attend(shape, batch, cache, own, to, gpu, workspace);
   }
 }
 
@@ -82,13 +143,7 @@ void attend(const kernels::cuda::AttentionShape& shape,
             TensorView out,
             CudaContext& gpu,
             Workspace& workspace) {
-  const Workspace::Scope scope(workspace);
-  const kernels::cuda::AttentionPlan plan =
-      kernels::cuda::plan_attention(shape, batch, cache.dtype);
-  const TensorView scratch =
-      workspace.allocate(DType::U8, {static_cast<std::int64_t>(plan.scratch_bytes)});
-  kernels::cuda::attention(shape, batch, plan, cache, rows_of(queries), rows_of(out), scratch.data,
-                           gpu.stream());
+  attend_rows(shape, batch, cache, rows_of(queries), rows_of(out), gpu, workspace);
 }
 
 KvCacheCuda& cache_of(const BuildContext& context) {

@@ -10,13 +10,12 @@
 #include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/profiler.h"
-#include "graft/quant/codec.h"
 
 namespace graft::ops::cuda {
 namespace {
 
 DType cache_type(const BuildContext& context) {
-  const std::string word = context.word_kwarg(cuda_cache_type_kwarg());
+  const std::string word = context.word_kwarg(cache_type_kwarg());
   const std::optional<DType> dtype = cache_dtype(word);
   GRAFT_CHECK(dtype && kernels::cuda::is_cache_type(*dtype),
               "no cache kernel for the declared word ", word);
@@ -74,7 +73,9 @@ void KvCacheCuda::load_block(std::int64_t block, std::span<const std::byte> in) 
 }
 
 std::string KvCacheCuda::form() const {
-  return str(name(dtype_), " ", params_.key_size, "+", params_.value_size);
+  // Rows of types with blocks are not those of the CPU (cache_types.cuh).
+  const bool has_blocks = info(dtype_).block_elems > 1;
+  return str(name(dtype_), has_blocks ? " split " : " ", params_.key_size, "+", params_.value_size);
 }
 
 kernels::cuda::CacheRows KvCacheCuda::rows() const {
@@ -105,16 +106,15 @@ void KvCacheCuda::read(const SequenceSlice& sequence,
                        const Part& part,
                        std::int64_t first,
                        float* out) const {
-  const std::size_t row_bytes = bytes_of(dtype_, params_.key_size + params_.value_size);
-  std::vector<std::byte> stored(bytes_of(dtype_, part.num_cols));
-  const quant::Codec& codec = quant::reference_codecs()[static_cast<std::size_t>(dtype_)];
+  const std::int64_t cols = params_.key_size + params_.value_size;
+  std::vector<std::byte> stored(bytes_of(dtype_, cols));
   for (std::int64_t position = part.begin; position < part.end; ++position) {
     const auto entry = static_cast<std::size_t>(position / block_tokens_);
     const std::byte* row = block_data(sequence.block_table[entry]) +
-                           static_cast<std::size_t>(position % block_tokens_) * row_bytes;
-    copy_in_order(device_.index, stored.data(), row + bytes_of(dtype_, first), stored.size(),
-                  cudaMemcpyDeviceToHost);
-    codec.decode(stored.data(), out, static_cast<std::size_t>(part.num_cols));
+                           static_cast<std::size_t>(position % block_tokens_) * stored.size();
+    copy_in_order(device_.index, stored.data(), row, stored.size(), cudaMemcpyDeviceToHost);
+    kernels::cuda::decode_cache_row(dtype_, cols, stored.data(), first,
+                                    {out, static_cast<std::size_t>(part.num_cols)});
     out += part.num_cols;
   }
 }

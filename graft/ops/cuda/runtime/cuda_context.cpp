@@ -209,6 +209,13 @@ std::array<CudaContext::Sequences, 2> CudaContext::sequences(std::int64_t block_
   return {of(prefill_), of(decode_)};
 }
 
+std::int64_t CudaContext::num_prefill_positions() const {
+  std::int64_t sum = 0;
+  for (const SequenceSlice* sequence : prefill_.sequences)
+    sum += sequence->context_len;
+  return sum;
+}
+
 const std::int32_t* CudaContext::slots(std::int64_t block_tokens) {
   for (const Slots& slots : slots_) {
     if (slots.block_tokens == block_tokens) return at(slots.offset);

@@ -66,6 +66,8 @@ class CudaContext final : public DeviceContext {
     std::int64_t first_row = 0;  // the row of the pass that is row 0 of `batch`
   };
   std::array<Sequences, 2> sequences(std::int64_t block_tokens) const;
+  // Of the contexts of all prefill sequences.
+  std::int64_t num_prefill_positions() const;
   // All sequences of the pass on their recurrent states.
   kernels::cuda::DeltaNetBatch delta_sequences(TensorView slots) const;
   // The cache slot of each token for the given block size; negative: padding, not stored.
