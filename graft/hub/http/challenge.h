@@ -1,5 +1,5 @@
 // What a registry wants of a client without a token (the protocol of container registries): a token
-// from another URL, which it gives to everybody for public models.
+// from another URL, which it gives to all callers for public models.
 
 #pragma once
 
