@@ -47,7 +47,9 @@ std::string drawn(int columns) {
   if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return "";
   std::FILE* out = std::fopen(::ptsname(terminal), "w");
   if (out == nullptr) return "";
-  const winsize size = {.ws_row = 24, .ws_col = static_cast<unsigned short>(columns)};
+  winsize size = {};
+  size.ws_row = 24;
+  size.ws_col = static_cast<unsigned short>(columns);
   ::ioctl(terminal, TIOCSWINSZ, &size);
   std::string text(1000, '\0');
   {
