@@ -107,7 +107,8 @@ TEST(CommandFailures, LostOutputIsAnErrorOfEveryCommand) {
     const Outcome outcome = run_command(
         {"/bin/bash", "-c", "GRAFT_CONFIG=/dev/null " GRAFT_PROGRAM " " + command + " >/dev/full"});
     EXPECT_EQ(outcome.exit_code, 2) << command << "\n" << outcome.err;
-    EXPECT_NE(outcome.err.find("graft: standard output: cannot write"), std::string::npos)
+    EXPECT_NE(outcome.err.find("graft: standard output: cannot write: No space left on device\n"),
+              std::string::npos)
         << command << "\n"
         << outcome.err;
   }
@@ -260,6 +261,17 @@ TEST(CommandFailures, ResultsAreJsonForPrograms) {
     const Outcome outcome = run_quietly({"cache", command, "--kv-dir", dir, "--json"});
     EXPECT_EQ(parse_json(outcome.out, command)["dir"], dir) << outcome.err;
   }
+  const Json ids = parse_json(run_quietly({"tokenize", "--json", "--no-special"}, "Hello").out, "");
+  std::string words;
+  for (const Json& id : ids)
+    words += std::to_string(id.get<int>()) + " ";
+  EXPECT_EQ(parse_json(run_quietly({"detokenize", "--json"}, words).out, ""), "Hello");
+  const Outcome rendered = run_quietly({"template", "sprout", "--json", "--messages", "-"},
+                                       R"([{"role": "user", "content": "Hello"}])");
+  EXPECT_EQ(parse_json(rendered.out, "")["prompt"],
+            run_quietly({"template", "sprout", "--messages", "-"},
+                        R"([{"role": "user", "content": "Hello"}])")
+                .out);
 }
 
 }  // namespace

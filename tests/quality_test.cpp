@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "graft/base/text/json.h"
-#include "graft/testing/amx.h"
+#include "graft/testing/bf16_rounding.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"

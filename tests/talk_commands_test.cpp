@@ -155,13 +155,17 @@ TEST(ChatCommand, RetryAnswersAgainAndFullContextMayStop) {
 }
 
 TEST(ChatCommand, AcceptsKtransformersFlags) {
-  const Outcome outcome =
-      run_quietly({"chat", "--model_path", "org/name", "--gguf_path",
-                   GRAFT_SOURCE_DIR "/models/sprout", "--cpu_infer", "2", "--max_new_tokens", "12",
-                   "--use_cuda_graph", "False", "--mode", "normal"},
-                  "/set temperature=0\nWhat is 12 + 30?\n");
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("12 + 30 = 42"), std::string::npos) << outcome.out;
+  // A name, and a folder with a tokenizer of its own.
+  for (const char* path : {"org/name", GRAFT_SOURCE_DIR "/tests/sprout"}) {
+    const Outcome outcome =
+        run_quietly({"chat", "--model_path", path, "--gguf_path", GRAFT_SOURCE_DIR "/models/sprout",
+                     "--cpu_infer", "2", "--max_new_tokens", "12", "--use_cuda_graph", "False",
+                     "--mode", "normal"},
+                    "/set temperature=0\nWhat is 12 + 30?\n");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find("12 + 30 = 42"), std::string::npos) << outcome.out;
+  }
+  expect_user_error(run_quietly({"run", "--tokenizer", GRAFT_SOURCE_DIR "/docs", "hi"}), "docs");
 }
 
 TEST(ChatCommand, RejectsUnknownCommandsAndInvalidValues) {

@@ -192,6 +192,43 @@ TEST_F(Terminal, KeepsHistory) {
   EXPECT_EQ(fs::status(file).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
+TEST_F(Terminal, SearchesTheHistory) {
+  start("");
+  send_line("What is 1 + 2?");
+  EXPECT_TRUE(shows("1 + 2 = 3"));
+  EXPECT_TRUE(is_ready());
+  send_line("/tokens");
+  EXPECT_TRUE(shows("last turn:"));
+  press("C-r");
+  type("1 +");
+  EXPECT_TRUE(shows("bck:1 +"));
+  EXPECT_TRUE(shows(">>> What is 1 + 2?\nbck:"));
+}
+
+TEST_F(Terminal, CommandsActOnTheConversation) {
+  start("--max-model-len 128");
+  send_line("What is 12 + 30?");
+  EXPECT_TRUE(shows("12 + 30 = 42"));
+  EXPECT_TRUE(shows("% >>>"));  // the context meter
+  send_line("/copy");
+  EXPECT_TRUE(shows("12 bytes sent to the terminal's clipboard"));
+  send_line("/system Answer in one word.");
+  EXPECT_TRUE(shows("the system prompt applies from the next message"));
+  send_line("/system");
+  EXPECT_TRUE(shows("\nAnswer in one word."));
+  send_line("/model sprout");
+  EXPECT_TRUE(shows("\nsprout: "));
+  EXPECT_TRUE(is_ready());
+  send_line("/tokens");
+  EXPECT_TRUE(shows(", 2 messages, 0 of them left out"));
+  send_line("/model absent");
+  EXPECT_TRUE(shows("absent: no "));
+  send_line("/retry");
+  EXPECT_TRUE(is_ready());
+  press("C-d");
+  EXPECT_TRUE(shows("exit code 0"));
+}
+
 TEST_F(Terminal, HasColours) {
   start("");
   EXPECT_TRUE(is_coloured());

@@ -20,7 +20,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
 #include "graft/base/text/json.h"
-#include "graft/testing/amx.h"
+#include "graft/testing/bf16_rounding.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 

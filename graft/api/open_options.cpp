@@ -89,6 +89,7 @@ models::OpenOptions open_options(const LlmConfig& config) {
   options.adapters = config.adapters;
   options.kv_cache_dtype = config.kv_cache_dtype;
   options.mmproj = config.mmproj;
+  options.tokenizer = config.tokenizer;
   if (config.device != "cpu") {
     const GpuList list = find_gpus(config.device);
     if (!list.gpus.empty()) place_on_gpus(config, list, options);

@@ -17,6 +17,7 @@ using Clock = std::chrono::steady_clock;
 // Redraw interval: smooth to the eye and cheap.
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr int kBarCells = 24;
+constexpr int kMinBarCells = 4;
 
 int terminal_columns(std::FILE* out) {
   winsize size = {};
@@ -74,23 +75,29 @@ std::string Progress::done_text() const {
   return fmt::format("{} of {} {}", done_, total_, unit_);
 }
 
-std::string Progress::bar() const {
+std::string Progress::bar(int cells) const {
   if (total_ == 0) return "";
   const double share = static_cast<double>(done_) / static_cast<double>(total_);
-  const auto filled = static_cast<int>(share * kBarCells);
+  const auto filled = static_cast<int>(share * cells);
+  if (cells < kMinBarCells) return fmt::format(" {:3.0f} %", share * 100);
   return fmt::format(" [{}{}] {:3.0f} %", std::string(static_cast<std::size_t>(filled), '#'),
-                     std::string(static_cast<std::size_t>(kBarCells - filled), '.'), share * 100);
+                     std::string(static_cast<std::size_t>(cells - filled), '.'), share * 100);
 }
 
 void Progress::draw(std::string_view item) {
   const double elapsed = seconds();
   const double rate = static_cast<double>(done_) / std::max(elapsed, 1e-3);
-  std::string line = fmt::format("{}{}  {}  {}", label_, bar(), done_text(), rate_text(rate));
+  std::string figures = fmt::format("  {}  {}", done_text(), rate_text(rate));
   // An estimate from less than half a second is too noisy to show.
   if (elapsed > 0.5 && done_ > 0 && total_ > 0)
-    line += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
-  line += fmt::format("  {}", item);
-  line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_columns(out_) - 1)));
+    figures += fmt::format("  {} left", duration_text(static_cast<double>(total_ - done_) / rate));
+  // The figures come first: the bar is as long as they leave it, and the item has the rest.
+  const auto columns = static_cast<std::size_t>(terminal_columns(out_) - 1);
+  const std::size_t others = label_.size() + bar(0).size() + figures.size() + sizeof(" []") - 1;
+  const std::size_t left = columns > others ? columns - others : 0;
+  std::string line = label_ + bar(static_cast<int>(std::min<std::size_t>(left, kBarCells)));
+  line += fmt::format("{}  {}", figures, item);
+  line.resize(std::min(line.size(), columns));
   fmt::print(out_, "\r\033[K{}", line);
   std::fflush(out_);
   drawn_ = true;

@@ -33,7 +33,7 @@ class Progress {
   double seconds() const;
   std::string rate_text(double rate) const;
   std::string done_text() const;
-  std::string bar() const;  // with the percentage
+  std::string bar(int cells) const;  // with the percentage; no cells: only that
 
   std::string label_;
   std::string unit_;

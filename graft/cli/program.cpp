@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <sstream>
@@ -54,15 +52,6 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv, const C
   // CLI11 expects the arguments without the program name, in reverse order.
   std::ranges::reverse(arguments);
   return arguments;
-}
-
-// Output that was lost must not look like success.
-void flush_output() {
-  errno = 0;
-  const bool is_lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-  if (!is_lost) return;
-  const int error = errno;
-  fail("standard output: cannot write", error == 0 ? "" : str(": ", std::strerror(error)));
 }
 
 int print_error(const char* what, int code) {

@@ -31,6 +31,7 @@ struct TemplateOptions {
   bool has_bos = false;
   bool has_eos = false;
   bool no_generation_prompt = false;
+  bool json = false;
 };
 
 void read_conversation(const TemplateOptions& options, chat::RenderInput& input) {
@@ -76,7 +77,11 @@ void render(const TemplateOptions& options) {
       chat::select_template(data, options.chat_template, traits);
   if (!selected.warning.empty()) warn(selected.warning);
   const std::string text = selected.chat_template.render(input);
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (options.json) {
+    fmt::print("{}\n", Json{{"prompt", text}}.dump());
+  } else {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
 }
 
 }  // namespace
@@ -101,6 +106,7 @@ void add_template(Command& app) {
       command->add_option("--eos", options->eos, "Value of eos_token (default: the model's)");
   command->add_flag("--no-generation-prompt", options->no_generation_prompt,
                     "Do not append the generation prompt");
+  command->add_flag("--json", options->json, "Print JSON");
   command
       ->add_option("--set", options->variables,
                    "Set a template variable, e.g. enable_thinking=false; repeatable")

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "graft/base/error.h"
 
 namespace graft::cli {
 namespace {
@@ -56,6 +60,14 @@ std::string terminal_safe(std::string_view text) {
     if (is_c1) ++i;
   }
   return safe;
+}
+
+void flush_output() {
+  errno = 0;
+  const bool is_lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+  if (!is_lost) return;
+  const int error = errno;
+  fail("standard output: cannot write", error == 0 ? "" : str(": ", std::strerror(error)));
 }
 
 int terminal_columns(std::FILE* stream) {

@@ -28,6 +28,9 @@ std::string_view tint_end(std::FILE* stream);
 // the title or answer for the user.
 std::string terminal_safe(std::string_view text);
 
+// Output that was lost must not look like success: throws Error, with the reason.
+void flush_output();
+
 // Columns of the terminal; 0: not a terminal, or unknown.
 int terminal_columns(std::FILE* stream);
 

@@ -80,6 +80,10 @@ void detokenize(const TokenizeOptions& options) {
     ids.push_back(id);
   }
   const std::string text = tokenizer.decode(ids, !options.no_special);
+  if (options.json) {
+    fmt::print("{}\n", Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
@@ -106,6 +110,7 @@ void add_detokenize(Command& app) {
       app.add_subcommand("detokenize", "Convert token ids on standard input to text");
   options->model.add_to(*command, "MODEL");
   command->add_flag("--no-special", options->no_special, "Skip special tokens");
+  command->add_flag("--json", options->json, "Print a JSON string");
   command->callback([options] { detokenize(*options); });
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "graft/hub/file_hash.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 
 namespace graft::hub {
 

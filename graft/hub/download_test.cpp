@@ -24,7 +24,7 @@
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
 #include "graft/hub/file_lock.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 #include "graft/hub/part_file.h"
 #include "graft/testing/hub/hub_peer.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "graft/base/error.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 
 namespace graft::hub {
 

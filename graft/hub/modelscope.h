@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "graft/hub/environment.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 #include "graft/hub/model_ref.h"
 #include "graft/hub/remote_files.h"
 

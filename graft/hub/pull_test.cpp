@@ -203,6 +203,25 @@ TEST_F(PullTest, PullsFromOllamaIntoItsLayout) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST_F(PullTest, GetsTheTokensThatARegistryWants) {
+  peer_.give_tokens(2);  // fewer than the requests of a pull
+  EXPECT_EQ(file_text(pull("ollama:llama:1b")), kModel);
+  int num_tokens = 0;
+  for (const testing::PeerRequest& request : peer_.hub().requests())
+    num_tokens += request.target.starts_with("/token?") ? 1 : 0;
+  EXPECT_GE(num_tokens, 2);
+  ASSERT_FALSE(peer_.storage().requests().empty());
+  for (const testing::PeerRequest& request : peer_.storage().requests())
+    EXPECT_FALSE(request.headers.contains("authorization"));
+}
+
+TEST_F(PullTest, SaysThatARegistryGivesNoToken) {
+  peer_.give_tokens(2);
+  peer_.add_fault({.target = "/token", .times = 9, .response = {.status = 403}});
+  EXPECT_NE(error_of("ollama:llama:1b").find("ollama:llama:1b: access denied (status 401)"),
+            std::string::npos);
+}
+
 TEST_F(PullTest, ChecksTheSpaceForAllFilesFirst) {
   const RemoteModel model = look_up(*parse_model_ref("org/repo:Q8_0"), env_, http());
   FetchOptions options;

@@ -14,7 +14,7 @@
 #include "graft/models/weights/checkpoint.h"
 #include "graft/models/weights/verify.h"
 #include "graft/models/weights/weight_store.h"
-#include "graft/testing/amx.h"
+#include "graft/testing/bf16_rounding.h"
 #include "graft/testing/checkpoints/fp8_checkpoint.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/near_logits.h"

@@ -144,10 +144,17 @@ LoadOptions check_memory(const std::filesystem::path& path,
   return options.load;
 }
 
+std::unique_ptr<Checkpoint> open_source(const std::filesystem::path& path,
+                                        const OpenOptions& options) {
+  auto source = open_checkpoint(path, options.mmproj);
+  if (!options.tokenizer.empty()) source->use_tokenizer(options.tokenizer);
+  return source;
+}
+
 }  // namespace
 
 OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& options)
-    : source_(open_checkpoint(path, options.mmproj)),
+    : source_(open_source(path, options)),
       blueprint_(make_blueprint(*source_)),
       registry_(options.operators(options.machine.num_gpus)),
       rules_(parse(options, *source_, blueprint_, registry_)),

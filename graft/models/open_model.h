@@ -35,7 +35,8 @@ struct OpenOptions {
   plan::Machine machine = {};
   // Type of every KV cache, over the rules: "q8_0"; empty: that of the rules, else the default.
   std::string kv_cache_dtype = {};
-  std::filesystem::path mmproj = {};  // open_checkpoint()
+  std::filesystem::path mmproj = {};     // open_checkpoint()
+  std::filesystem::path tokenizer = {};  // Checkpoint::use_tokenizer(); empty: the checkpoint's
   // Called with the plan before the model is built.
   std::function<void(plan::Plan& plan)> adjust_plan = {};
   // The operators of a machine with `num_gpus` GPUs; tests add their own devices.

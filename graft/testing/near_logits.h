@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "graft/testing/amx.h"
+#include "graft/testing/bf16_rounding.h"
 
 namespace graft::models::testing {
 

@@ -93,6 +93,8 @@ struct LlmConfig {
   std::string kv_cache_dtype = {};
   // The vision tower of a GGUF model (mmproj); empty: the one beside the model, if there is one.
   std::filesystem::path mmproj = {};
+  // A folder, tokenizer.json or GGUF file with the tokenizer to use; empty: that of the model.
+  std::filesystem::path tokenizer = {};
   std::vector<std::filesystem::path> plugins = {};  // shared libraries with operators
   std::vector<AdapterSource> adapters = {};         // loaded with the model
   std::string default_adapter = {};                 // of requests that name none; empty: none

@@ -7,7 +7,7 @@ usage() {
 usage: ./install.sh [--prefix FOLDER] [ARCHIVE]    install into FOLDER (default: PREFIX, else ~/.local)
        ./install.sh [--prefix FOLDER] --uninstall  remove the installation; models and settings stay
 
-Files: FOLDER/lib/graft, FOLDER/bin/graft (a link) and shell completion in FOLDER/share.
+Files: FOLDER/lib/graft, FOLDER/bin/graft (a link), shell completion and manual pages in FOLDER/share.
 TEXT
 }
 die() { printf 'install.sh: %s\n' "$*" >&2; exit 2; }
@@ -36,8 +36,11 @@ links="bin/graft share/bash-completion/completions/graft share/zsh/site-function
 # Only links of this installation are removed or replaced, and only a folder that this script made.
 is_ours() { case $(readlink "$prefix/$1" 2>/dev/null) in "$home"/*) return 0 ;; *) return 1 ;; esac; }
 
+# The manual pages of the installation in $home.
+pages() { for page in "$home"/share/man/man1/*.1; do [ ! -f "$page" ] || printf 'share/man/man1/%s\n' "${page##*/}"; done; }
+
 remove() {
-  for link in $links; do
+  for link in $links $(pages); do
     ! is_ours "$link" || rm -f "$prefix/$link"
   done
   [ ! -d "$home" ] || [ -x "$home/libexec/program" ] || die "$home: not an installation of graft"
@@ -81,7 +84,8 @@ fi
 "$new/bin/graft" --version >/dev/null || die "$new/bin/graft does not run on this system"
 remove
 mv "$new" "$home"
-for link in $links; do
+for link in $links $(pages); do
+  [ ! -e "$prefix/$link" ] || continue  # a page of another installation
   mkdir -p "$(dirname "$prefix/$link")"
   ln -s "$home/$link" "$prefix/$link"
 done

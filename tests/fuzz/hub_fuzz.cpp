@@ -9,7 +9,7 @@
 #include "graft/base/check.h"
 #include "graft/base/error.h"
 #include "graft/hub/fields.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 #include "graft/hub/hugging_face.h"
 #include "graft/hub/model_ref.h"
 #include "graft/hub/modelscope.h"

@@ -160,6 +160,11 @@ void ModelOptions::add_all_but_model_to(Command& command) {
       .add_option("--mmproj", mmproj,
                   "Vision tower of a GGUF model (default: the mmproj*.gguf beside it)")
       ->option_text("FILE");
+  command
+      .add_option("--tokenizer", tokenizer,
+                  "Folder with the tokenizer, chat template and generation_config.json to use "
+                  "(default: those of the model)")
+      ->option_text("PATH");
   plugins.add_to(command);
   command.add_option("-t,--threads", threads, "Number of threads (default: one per core)")
       ->check(Range(1, 4096))
@@ -189,6 +194,7 @@ api::LlmConfig ModelOptions::config(std::size_t max_adapters) const {
   config.device = device;
   config.kv_cache_dtype = kv_cache_dtype;
   config.mmproj = mmproj;
+  config.tokenizer = tokenizer;
   config.plugins = plugins.paths();
   config.num_threads = threads;
   if (!cpu_list.empty()) config.cpus = parse_cpu_list(cpu_list);

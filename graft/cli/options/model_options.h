@@ -54,6 +54,7 @@ struct ModelOptions {
   std::string device;          // empty: decided by the rules
   std::string kv_cache_dtype;  // empty or "auto": decided by the rules
   std::string mmproj;          // empty: the file beside the model
+  std::string tokenizer;       // empty: that of the model
   PluginOptions plugins;
   std::size_t threads = 0;
   std::string cpu_list;  // "0-3,8"; empty: threads are not pinned

@@ -118,7 +118,7 @@ int run_one(const RunCommandOptions& options,
     if (options.json || part.content.empty()) return;
     const std::string shown = is_terminal(stdout) ? terminal_safe(part.content) : part.content;
     std::fwrite(shown.data(), 1, shown.size(), stdout);
-    std::fflush(stdout);
+    flush_output();
   };
   const AnswerStats stats = stream_answer(llm, prompt, params, [&](std::string_view text) {
     add(options.raw ? chat::ResponseDelta{.reasoning = "", .content = std::string(text)}
@@ -131,7 +131,7 @@ int run_one(const RunCommandOptions& options,
     fmt::print("\n");
   }
   if (options.stats) print_stats(stats, stderr);
-  if (std::ferror(stdout) != 0) fail("standard output: cannot write");
+  flush_output();
   return stats.interrupted ? kInterrupted : 0;
 }
 

@@ -18,6 +18,7 @@
 #include "graft/base/text/json.h"
 #include "graft/chat/reasoning.h"
 #include "graft/cli/answer.h"
+#include "graft/cli/terminal.h"
 #include "graft/cli/text_file.h"
 #include "graft/server/api_error.h"
 #include "graft/server/http/message.h"
@@ -225,7 +226,7 @@ int run_batch(server::LocalApi& api, std::vector<BatchLine> lines, const std::st
     const std::string line = batch->take_result(i) + "\n";
     if (output.empty()) {
       std::fwrite(line.data(), 1, line.size(), stdout);
-      std::fflush(stdout);
+      flush_output();
     } else {
       text += line;
     }

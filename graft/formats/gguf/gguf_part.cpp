@@ -239,7 +239,8 @@ void place_data(std::vector<ListedTensor>& tensors,
         tensor.bytes > file.size() - data_begin - offset) {
       fail(where, ": ", quoted("tensor", tensor.info.name), ": needs ", tensor.bytes,
            " bytes at byte ", data_begin, " + ", offset, " (bytes ", data_begin + offset, "..",
-           data_begin + offset + tensor.bytes, "), the file has ", file.size());
+           data_begin + offset + tensor.bytes, "), the file has ", file.size(),
+           ": cut off, perhaps an incomplete download");
     }
     const std::uint64_t begin = data_begin + offset;
     tensor.info.data = file.subspan(begin, tensor.bytes);

@@ -204,7 +204,7 @@ TEST(ParseGguf, RejectsTensorsOutsideTheFile) {
             "x.gguf: tensor \"w\": offset 5 is not a multiple of the alignment 32");
   EXPECT_EQ(error_of_bytes(one_tensor({8}, kGgmlF32, 96, 100)),
             "x.gguf: tensor \"w\": needs 32 bytes at byte 64 + 96 (bytes 160..192), the file has "
-            "164");
+            "164: cut off, perhaps an incomplete download");
   EXPECT_NE(error_of_bytes(one_tensor({8}, kGgmlF32, ~0ULL - 31)).find("the file has 4160"),
             std::string::npos);
 }

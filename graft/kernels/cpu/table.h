@@ -22,8 +22,8 @@ struct KernelTable {
 };
 
 // The table of the highest level this CPU supports, selected once. GRAFT_CPU_ISA=LEVEL (scalar,
-// avx2, avx512, amx; on ARM64 scalar, neon, dotprod, i8mm) overrides; throws Error for an unknown
-// or unsupported level.
+// avx2, avx512, amx; on ARM64 scalar, neon, dotprod, i8mm, bf16) overrides; throws Error for an
+// unknown or unsupported level.
 const KernelTable& kernels();
 
 // All tables this CPU supports, lowest level first: for tests and benchmarks.

@@ -75,6 +75,18 @@ void read_sampling(const Fields& generation, ModelConfig& config) {
 
 }  // namespace
 
+void read_generation_config(const Json& generation_config,
+                            const std::string& where,
+                            ModelConfig& config) {
+  std::vector<std::string> problems;
+  const Fields generation(generation_config, "", problems);
+  formats::ModelTokens tokens = config.tokens();
+  read_token_ids(generation, tokens);
+  config.eos_token_ids = tokens.eos_token_ids;
+  read_sampling(generation, config);
+  formats::fail_if_any(problems, where);
+}
+
 ModelConfig read_hf_config(const Json& config,
                            const Json* generation_config,
                            const std::string& where,

@@ -20,6 +20,12 @@ ModelConfig read_hf_config(const Json& config,
                            const std::string& where,
                            std::span<const formats::TensorInfo> tensors = {});
 
+// The end tokens and sampling defaults of a generation_config.json, over those of `config`. Throws
+// Error for values of the wrong type.
+void read_generation_config(const Json& generation_config,
+                            const std::string& where,
+                            ModelConfig& config);
+
 // preprocessor_config.json of a model with a vision tower, into config.vision. Throws Error for
 // settings that are not supported, and for images of another size than the tower's.
 void read_preprocessor(const Json& preprocessor, const std::string& where, ModelConfig& config);

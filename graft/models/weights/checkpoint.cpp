@@ -1,12 +1,15 @@
 #include "graft/models/weights/checkpoint.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
 #include "graft/base/error.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/gguf/paired_source.h"
 #include "graft/formats/huggingface/hf_config_files.h"
+#include "graft/formats/read_tokenizer.h"
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/config/hf_config.h"
 #include "graft/models/config/mmproj_config.h"
@@ -90,6 +93,21 @@ void Checkpoint::set_created(formats::CreatedModel created) {
   set("top_k", config_.top_k);
   if (!created.chat_template.empty()) tokenizer_.chat_template = created.chat_template;
   created_ = std::move(created);
+}
+
+void Checkpoint::use_tokenizer(const std::filesystem::path& path) {
+  formats::TokenizerData given = formats::read_tokenizer(path, warnings_);
+  const auto count = static_cast<std::int64_t>(given.tokens.size());
+  const std::int64_t rows = config_.tokens().vocab_size;
+  if (rows > 0 && count > rows) {
+    fail(path.string(), ": a tokenizer of ", count, " tokens, the model ", config_.name, " has ",
+         rows);
+  }
+  if (given.chat_template.empty()) given.chat_template = tokenizer_.chat_template;
+  tokenizer_ = std::move(given);
+  const std::filesystem::path generation = path / "generation_config.json";
+  if (std::filesystem::exists(generation))
+    read_generation_config(read_json_file(generation), generation.string(), config_);
 }
 
 namespace {

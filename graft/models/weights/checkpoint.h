@@ -32,6 +32,10 @@ class Checkpoint final : public formats::WeightSource {
   // those of tokenizer() and config() already.
   const formats::CreatedModel* created() const { return created_ ? &*created_ : nullptr; }
   void set_created(formats::CreatedModel created);
+  // Takes the tokenizer from a folder or file (formats::read_tokenizer), with its chat template, if
+  // it has one, and of the generation_config.json in the folder the end tokens and the sampling
+  // defaults. Throws Error for a tokenizer with more tokens than the model.
+  void use_tokenizer(const std::filesystem::path& path);
   // Unsupported content of the files, one line each.
   std::span<const std::string> warnings() const { return warnings_; }
 

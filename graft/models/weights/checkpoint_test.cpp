@@ -1,12 +1,21 @@
 #include "graft/models/weights/checkpoint.h"
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "graft/base/error.h"
+#include "graft/base/system/temp_dir.h"
+#include "graft/base/text/json.h"
 #include "graft/formats/gguf/gguf_tokenizer.h"
 #include "graft/formats/gguf/gguf_writer.h"
 #include "graft/models/config/gguf_config.h"
 #include "graft/models/families/family.h"
 #include "graft/testing/formats.h"
+#include "graft/testing/golden.h"
 #include "graft/testing/shared_data.h"
 
 namespace graft::models {
@@ -23,6 +32,39 @@ TEST(Checkpoint, ReadsConfigAndTokenizerOfAFolder) {
   EXPECT_EQ(checkpoint->tokenizer().pre, "qwen2");
   EXPECT_EQ(checkpoint->tokenizer().tokens.size(), 8192U);
   EXPECT_TRUE(checkpoint->warnings().empty());
+}
+
+TEST(Checkpoint, UsesATokenizerFromElsewhere) {
+  namespace fs = std::filesystem;
+  const TempDir folder;
+  const fs::path sprout = sprout_checkpoint();
+  fs::copy_file(sprout / "tokenizer.json", folder / "tokenizer.json");
+  Json config = read_json_file(sprout / "tokenizer_config.json");
+  config["chat_template"] = "mine";
+  std::ofstream(folder / "tokenizer_config.json") << config;
+  std::ofstream(folder / "generation_config.json")
+      << R"({"temperature": 0.25, "eos_token_id": [3, 5]})";
+  const auto checkpoint = open_checkpoint(bundled_sprout());
+  const auto tokens = checkpoint->tokenizer().tokens;
+  EXPECT_NE(checkpoint->tokenizer().chat_template, "mine");
+  checkpoint->use_tokenizer(folder.path());
+  EXPECT_EQ(checkpoint->tokenizer().chat_template, "mine");
+  EXPECT_EQ(checkpoint->tokenizer().tokens, tokens);
+  EXPECT_FALSE(checkpoint->tokenizer().tokenizer_json.empty());
+  EXPECT_EQ(checkpoint->config().temperature, 0.25);
+  EXPECT_EQ(checkpoint->config().eos_token_ids, (std::vector<std::int64_t>{3, 5}));
+
+  Json larger = read_json_file(folder / "tokenizer.json");
+  larger["added_tokens"].push_back({{"id", 9000},
+                                    {"content", "<more>"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", true}});
+  std::ofstream(folder / "tokenizer.json") << larger;
+  EXPECT_THROW(checkpoint->use_tokenizer(folder.path()), Error);
+  EXPECT_THROW(checkpoint->use_tokenizer(folder / "absent"), Error);
 }
 
 TEST(Checkpoint, CountsTheNextTokenPredictionLayersThatExist) {

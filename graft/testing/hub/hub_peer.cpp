@@ -76,6 +76,11 @@ void HubPeer::set_token(const std::string& token) {
   token_ = token;
 }
 
+void HubPeer::give_tokens(int uses) {
+  const std::lock_guard lock(mutex_);
+  uses_of_token_ = uses;
+}
+
 void HubPeer::add_fault(PeerFault fault) {
   const std::lock_guard lock(mutex_);
   faults_.push_back(std::move(fault));
@@ -128,6 +133,21 @@ PeerResponse HubPeer::with_faults(const PeerRequest& request, PeerResponse respo
   return response;
 }
 
+std::optional<PeerResponse> HubPeer::refusal(const PeerRequest& request) {
+  if (uses_of_token_ == 0) return std::nullopt;
+  const auto token = request.headers.find("authorization");
+  const bool is_valid = token != request.headers.end() && uses_left_ > 0 &&
+                        token->second == str("Bearer token-", num_tokens_);
+  if (is_valid) {
+    --uses_left_;
+    return std::nullopt;
+  }
+  return PeerResponse{
+      .status = 401,
+      .headers = {str("WWW-Authenticate: Bearer realm=\"", url(),
+                      "/token\",service=\"peer\",scope=\"repository:library/llama:pull\"")}};
+}
+
 PeerResponse HubPeer::answer(const PeerRequest& request, bool is_storage) {
   const std::lock_guard lock(mutex_);
   if (is_storage) {
@@ -177,6 +197,10 @@ std::string HubPeer::modelscope_list(const std::string& repo) const {
 
 PeerResponse HubPeer::hub_answer(const PeerRequest& request) {
   const std::string& target = request.target;
+  if (target == "/token?service=peer&scope=repository%3Alibrary/llama%3Apull") {
+    uses_left_ = uses_of_token_;
+    return {.body = Json{{"token", str("token-", ++num_tokens_)}}.dump()};
+  }
   if (const std::string list = after(target, "/api/models/"); !list.empty()) {
     const std::string repo = until(list, "/revision/");
     if (!repos_.contains(repo)) return {.status = 404};
@@ -193,6 +217,7 @@ PeerResponse HubPeer::hub_answer(const PeerRequest& request) {
     return {.body = found->second, .has_ranges = has_ranges_};
   }
   if (const std::string path = after(target, "/v2/"); !path.empty()) {
+    if (auto refused = refusal(request)) return *refused;
     if (const auto manifest = manifests_.find(path); manifest != manifests_.end())
       return {.body = manifest->second};
     const auto blob = blobs_.find(path.substr(std::min(path.size(), path.find("sha256:") + 7)));

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ class HubPeer {
                   const std::map<std::string, std::string>& layers);
   // Requests need this token, except on the second host.
   void set_token(const std::string& token);
+  // Requests to the registry need tokens that it gives itself, each for this many requests.
+  void give_tokens(int uses);
   void add_fault(PeerFault fault);
   // The hash that is published for every large file; empty: the right one.
   void set_false_sha256(const std::string& hex);
@@ -54,6 +57,8 @@ class HubPeer {
  private:
   PeerResponse answer(const PeerRequest& request, bool is_storage);
   PeerResponse with_faults(const PeerRequest& request, PeerResponse response);
+  // The refusal of the registry; nullopt: the request has a token.
+  std::optional<PeerResponse> refusal(const PeerRequest& request);
   PeerResponse hub_answer(const PeerRequest& request);
   PeerResponse file_answer(const std::string& content);
   std::string hugging_face_list(const std::string& repo) const;
@@ -66,6 +71,9 @@ class HubPeer {
   std::map<std::string, std::string> blobs_;      // by SHA-256
   std::vector<PeerFault> faults_;
   std::string token_;
+  int uses_of_token_ = 0;  // 0: the registry needs none
+  int num_tokens_ = 0;     // that it has given
+  int uses_left_ = 0;      // of the last one
   std::string false_sha256_;
   bool has_ranges_ = true;
   bool has_length_ = true;

@@ -9,7 +9,7 @@
 #include <span>
 #include <utility>
 
-#include "graft/testing/amx.h"
+#include "graft/testing/bf16_rounding.h"
 #include "graft/testing/parity/cases.h"
 #include "graft/testing/parity/weights.h"
 

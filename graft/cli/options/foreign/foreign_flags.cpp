@@ -258,8 +258,8 @@ class Translator {
     add("--kv-cache-dtype", key);
   }
 
-  // KTransformers takes the tokenizer and the chat template from --model_path, the weights from
-  // --gguf_path. GGUF files hold the tokenizer too; a template in the folder wins.
+  // KTransformers takes the tokenizer, the chat template and generation_config.json from
+  // --model_path, the weights from --gguf_path.
   void choose_model(const FlagRow& row, const std::string& value) {
     if (row.from != "--model-path") {
       model_ = value;
@@ -269,7 +269,7 @@ class Translator {
   }
 
   void add_model() {
-    if (!model_.empty() && !folder_.empty()) add_template();
+    if (!model_.empty() && !folder_.empty()) add_folder();
     const std::string model = model_.empty() ? folder_ : model_;
     if (!model.empty()) add("--model", model);
     if (name_.empty()) return;
@@ -277,10 +277,13 @@ class Translator {
     name_model();
   }
 
-  // The template of the folder. Its tokenizer is that of the GGUF file.
-  void add_template() {
+  // A folder may have only a chat template, and a name of the hub no folder: the tokenizer is then
+  // that of the GGUF file.
+  void add_folder() {
     const std::filesystem::path folder(folder_);
     std::error_code error;
+    if (std::filesystem::exists(folder / "tokenizer.json", error))
+      return add("--tokenizer", folder.string());
     const std::filesystem::path jinja = folder / "chat_template.jinja";
     const std::filesystem::path config = folder / "tokenizer_config.json";
     if (std::filesystem::exists(jinja, error)) return add("--chat-template", jinja.string());

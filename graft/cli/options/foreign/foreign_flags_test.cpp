@@ -68,12 +68,16 @@ TEST(ForeignFlags, CacheTypesOfLlamaCpp) {
             "pass both, or --kv-cache-dtype");
 }
 
-TEST(ForeignFlags, ModelPathBringsItsTemplate) {
+TEST(ForeignFlags, ModelPathBringsItsTokenizerAndTemplate) {
   const TempDir folder;
   std::ofstream(folder / "chat_template.jinja") << "{{ messages }}";
   EXPECT_EQ(
       translate_flags({"chat", "--gguf_path", "/m.gguf", "--model_path", folder.path().string()}),
       (Words{"chat", "--chat-template", folder / "chat_template.jinja", "--model", "/m.gguf"}));
+  std::ofstream(folder / "tokenizer.json") << "{}";
+  EXPECT_EQ(
+      translate_flags({"chat", "--gguf_path", "/m.gguf", "--model_path", folder.path().string()}),
+      (Words{"chat", "--tokenizer", folder.path().string(), "--model", "/m.gguf"}));
   const TempDir older;  // with the template in tokenizer_config.json
   const Words words = {"chat", "--gguf_path", "/m.gguf", "--model_path", older.path().string()};
   const std::string config = older / "tokenizer_config.json";

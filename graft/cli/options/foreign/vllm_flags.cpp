@@ -88,7 +88,6 @@ constexpr auto kVllmRows = std::to_array<FlagRow>({
     {"--cpu-offload-gb", kPlacement, Meaning::Refused},
     {"--block-size", kBlocks, Meaning::Refused},
     {"--trust-remote-code", "graft runs no code of checkpoints", Meaning::Refused},
-    {"--tokenizer", "the tokenizer is that of the checkpoint", Meaning::Refused},
     {"--revision", "write it after the name: -m ORG/REPO@REVISION", Meaning::Refused},
     {"--download-dir", "HF_HOME names the folder of downloads", Meaning::Refused},
     {"--hf-token", "HF_TOKEN is the token", Meaning::Refused},

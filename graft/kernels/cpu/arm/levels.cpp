@@ -1,14 +1,17 @@
 // The levels of ARM64: their features and kernels.
 
 #include <array>
+#include <cstddef>
 #include <span>
 #include <vector>
 
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
+#include "graft/base/check.h"
 #include "graft/kernels/cpu/codecs.h"
 #include "graft/kernels/cpu/isa/isa_level.h"
+#include "graft/kernels/cpu/packed/packed.h"
 #include "graft/kernels/cpu/packed/unpacked_panel.h"
 #include "graft/kernels/cpu/table.h"
 
@@ -17,16 +20,16 @@ namespace {
 
 // From the lowest to the highest.
 constexpr std::array kLevels = {
-    LevelName{"scalar", IsaLevel::Scalar},
-    LevelName{"neon", IsaLevel::Neon},
-    LevelName{"dotprod", IsaLevel::Dotprod},
-    LevelName{"i8mm", IsaLevel::I8mm},
+    LevelName{"scalar", IsaLevel::Scalar},   LevelName{"neon", IsaLevel::Neon},
+    LevelName{"dotprod", IsaLevel::Dotprod}, LevelName{"i8mm", IsaLevel::I8mm},
+    LevelName{"bf16", IsaLevel::Bf16},
 };
 
 constexpr std::array kRequirements = {
     Requirement{IsaLevel::Neon, {&CpuFeatures::neon, "neon"}},
     Requirement{IsaLevel::Dotprod, {&CpuFeatures::dotprod, "dotprod"}},
     Requirement{IsaLevel::I8mm, {&CpuFeatures::i8mm, "i8mm"}},
+    Requirement{IsaLevel::Bf16, {&CpuFeatures::bf16, "bf16"}},
 };
 
 constexpr std::array kReported = {
@@ -35,6 +38,16 @@ constexpr std::array kReported = {
     Feature{&CpuFeatures::i8mm, "i8mm"},
     Feature{&CpuFeatures::bf16, "bf16"},
 };
+
+PackedTable i8mm_and_floats() {
+  PackedTable table = i8mm::kPacked;
+  GRAFT_CHECK(table.tile_rows == bf16::kFloats.tile_rows, table.tile_rows, " rows");
+  for (std::size_t type = 0; type < table.kernels.size(); ++type) {
+    const PackedKernel& kernel = bf16::kFloats.kernels[type];
+    if (kernel.multiply != nullptr) table.kernels[type] = kernel;
+  }
+  return table;
+}
 
 }  // namespace
 
@@ -81,6 +94,11 @@ std::span<const KernelTable> level_tables() {
                   .codecs = neon::kCodecs,
                   .math = neon::kMath,
                   .packed = i8mm::kPacked,
+                  .peak = i8mm::kPeak},
+      KernelTable{.isa = "bf16",
+                  .codecs = neon::kCodecs,
+                  .math = neon::kMath,
+                  .packed = i8mm_and_floats(),
                   .peak = i8mm::kPeak},
   };
   static_assert(tables.size() == kLevels.size());

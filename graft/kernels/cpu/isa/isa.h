@@ -20,9 +20,11 @@
 #if defined(__clang__)
 #define GRAFT_TARGET_dotprod "dotprod"
 #define GRAFT_TARGET_i8mm "dotprod,i8mm"
+#define GRAFT_TARGET_bf16 "dotprod,i8mm,bf16"
 #else
 #define GRAFT_TARGET_dotprod "arch=armv8.2-a+dotprod"
 #define GRAFT_TARGET_i8mm "arch=armv8.2-a+dotprod+i8mm"
+#define GRAFT_TARGET_bf16 "arch=armv8.2-a+dotprod+i8mm+bf16"
 #endif
 
 #define GRAFT_TARGET_avx2 "avx2,fma,f16c,bmi2"

@@ -11,7 +11,7 @@
 namespace graft::kernels::cpu {
 
 // Of all processor families; within a family from the lowest to the highest.
-enum class IsaLevel : std::uint8_t { Scalar, Avx2, Avx512, Amx, Neon, Dotprod, I8mm };
+enum class IsaLevel : std::uint8_t { Scalar, Avx2, Avx512, Amx, Neon, Dotprod, I8mm, Bf16 };
 
 // CPU features that the operating system has enabled.
 struct CpuFeatures {
@@ -34,7 +34,7 @@ struct CpuFeatures {
   bool neon = false;
   bool dotprod = false;
   bool i8mm = false;
-  bool bf16 = false;  // reported only; no level needs it
+  bool bf16 = false;
 };
 
 struct LevelName {

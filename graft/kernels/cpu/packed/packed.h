@@ -3,7 +3,8 @@
 // group is an exact integer; the groups of an output are added in ascending order, one fused
 // multiply-add each. So one row or many, vectors or AMX tiles, AVX2, AVX-512 or NEON give the same
 // bits. (The scalar level has no fused multiply-add; its last bits differ.) BF16, F16 and FP8
-// weights have kernels for AMX-BF16 only: see x86/packed-bf16-inl.h.
+// weights have kernels where the CPU multiplies bf16: AMX-BF16 (x86/packed-bf16-inl.h) and BF16 of
+// ARM64 (arm/packed_bf16.cpp). Their bits differ: the instructions round sums differently.
 
 #pragma once
 
@@ -102,6 +103,11 @@ extern const PackedTable kPacked;
 namespace i8mm {
 extern const PackedTable kPacked;
 }  // namespace i8mm
+
+// BF16, F16 and FP8 weights only; the other types are those of i8mm.
+namespace bf16 {
+extern const PackedTable kFloats;
+}  // namespace bf16
 
 // Tables of one level that this CPU supports, of which table.h uses one: for tests. Empty where
 // every level has one table.

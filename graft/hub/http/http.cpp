@@ -1,4 +1,4 @@
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 
 #include <algorithm>
 #include <array>
@@ -15,6 +15,7 @@
 
 #include "graft/base/check.h"
 #include "graft/base/text/ascii.h"
+#include "graft/hub/http/challenge.h"
 #include "graft/version.h"
 
 namespace graft::hub {
@@ -220,6 +221,35 @@ std::uint64_t total_size(const HttpResponse& response) {
 }
 
 HttpResponse HttpClient::get(const HttpRequest& request) {
+  const bool has_own_token = std::ranges::any_of(request.headers, [](const std::string& header) {
+    return lower_case(header).starts_with("authorization:");
+  });
+  if (has_own_token) return get_with_retries(request);
+  HttpRequest with_token = request;
+  const auto send = [&] {
+    with_token.headers = request.headers;
+    if (!token_.empty() && token_origin_ == origin_of(request.url))
+      with_token.headers.push_back("Authorization: Bearer " + token_);
+    return get_with_retries(with_token);
+  };
+  HttpResponse response = send();
+  if (response.status == 401 && get_token(request.url, response)) response = send();
+  return response;
+}
+
+// False: the server that refused `url` names no URL for tokens, or that gives none.
+bool HttpClient::get_token(const std::string& url, const HttpResponse& refusal) {
+  const auto from = token_url(refusal.header("www-authenticate"));
+  if (!from || origin_of(refusal.url) != origin_of(url)) return false;
+  if (url.starts_with("https://") && !from->starts_with("https://")) return false;
+  const HttpResponse answer = get_with_retries({.url = *from, .max_body = kMaxErrorBody});
+  if (answer.status != 200) return false;
+  token_ = parse_token(answer.body, *from);
+  token_origin_ = origin_of(url);
+  return true;
+}
+
+HttpResponse HttpClient::get_with_retries(const HttpRequest& request) {
   if (config_.is_offline)
     fail(request.url, ": not requested, HF_HUB_OFFLINE is set; unset it to download");
   Transfer transfer = {.request = request, .config = config_, .curl = curl_};

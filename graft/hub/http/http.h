@@ -2,7 +2,8 @@
 // back-off. One object per thread; it keeps its connections open.
 //
 // Credentials are never sent to another host that a server redirects to, and https is never
-// redirected to http.
+// redirected to http. A registry that wants a token and names the URL that gives it
+// (challenge.h) gets one.
 
 #pragma once
 
@@ -93,11 +94,15 @@ class HttpClient {
 
  private:
   struct Transfer;
+  HttpResponse get_with_retries(const HttpRequest& request);
+  bool get_token(const std::string& url, const HttpResponse& refusal);
   bool attempt(Transfer& transfer);  // false: try again
   void pause(double seconds) const;
 
   HttpConfig config_;
   void* curl_ = nullptr;
+  std::string token_origin_;  // whose token `token_` is
+  std::string token_;
 };
 
 // Throws Error for a status other than 200 and 206: what it means for `subject`, and what to do.
