@@ -253,6 +253,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
   run_once(batch, ops::Phase::Decode);
+  if (vision_) vision_->warm_up(*pool_, devices_);
   for (const auto& [name, experts] : hybrid_experts_)
     experts->reset_usage();
   for (ops::KvCache* cache : caches_)
