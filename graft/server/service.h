@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "graft/api/llm.h"
 #include "graft/hub/environment.h"
@@ -35,6 +36,7 @@ struct ServiceConfig {
   api::Pooling pooling = api::Pooling::Mean;
   hub::Environment hub = {};                // for models that are pulled, created and deleted
   std::filesystem::path snapshot_dir = {};  // of saved sequences; empty: none are saved
+  std::vector<std::string> image_hosts = {};  // ImageFetcher; empty: no URL of an image is fetched
   bool preload = true;                      // load the first model at startup
 };
 
