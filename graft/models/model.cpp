@@ -240,6 +240,10 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
   batch.sequences = {std::move(prompt)};
   batch.logit_rows = {static_cast<std::int32_t>(num_tokens - 1)};
   run_once(batch, ops::Phase::Prefill);
+  if (const std::optional<std::int32_t> adapter = lora_.first()) {
+    batch.sequences.front().adapter = *adapter;
+    run_once(batch, ops::Phase::Prefill);
+  }
 
   batch = {};
   for (std::int64_t i = 0; i < num_sequences; ++i) {
