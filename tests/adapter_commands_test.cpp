@@ -98,8 +98,12 @@ TEST(AdapterCommands, PlanShowsAdapters) {
 // An adapter of kv_b_proj keeps latent attention absorbed for all rows.
 TEST(AdapterCommands, PlanCountsTheWorkspaceOfAbsorbedAttention) {
   const std::vector<std::string> words = {
-      "plan", golden_checkpoint("deepseek-v2-lite").string(), "--gpus", "1", "--vram", "24G",
-      "--context", "64", "--parallel", "2000", "--json"};
+      "plan",       golden_checkpoint("deepseek-v2-lite").string(),
+      "--gpus",     "1",
+      "--vram",     "24G",
+      "--context",  "64",
+      "--parallel", "2000",
+      "--json"};
   std::vector<std::string> adapted = words;
   adapted.insert(adapted.end(), {"--lora", lora("a", golden_adapter("deepseek-v2-lite-lora"))});
   const auto workspace = [](const std::vector<std::string>& command) {

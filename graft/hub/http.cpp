@@ -49,12 +49,11 @@ void set(void* curl, CURLoption option, Value value) {
 std::string address_text(const sockaddr& address) {
   std::array<char, INET6_ADDRSTRLEN> text = {};
   const void* bytes = nullptr;
-  if (address.sa_family == AF_INET)
-    bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  if (address.sa_family == AF_INET) bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
   if (address.sa_family == AF_INET6)
     bytes = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  const bool is_text =
-      bytes != nullptr && ::inet_ntop(address.sa_family, bytes, text.data(), text.size()) != nullptr;
+  const bool is_text = bytes != nullptr &&
+                       ::inet_ntop(address.sa_family, bytes, text.data(), text.size()) != nullptr;
   return is_text ? text.data() : std::string();
 }
 

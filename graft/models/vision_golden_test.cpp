@@ -59,9 +59,9 @@ TEST(VisionGolden, PackedWeightsAreClose) {
   OpenModel exact(folder, exact_options());
   OpenModel packed(folder, {.rules = std::string(kExactCacheRule)});
   const vision::PreparedImage image = testing::picture("photo.webp", exact);
-  EXPECT_LE(testing::vision_error(packed.model().encode_image(image),
-                                  exact.model().encode_image(image)),
-            3e-2);
+  EXPECT_LE(
+      testing::vision_error(packed.model().encode_image(image), exact.model().encode_image(image)),
+      3e-2);
 }
 
 // Features cross to where the embeddings of the text model are.

@@ -13,7 +13,7 @@ namespace {
 
 using ops::Role;
 
-constexpr std::int64_t kMinContext = 4096;   // without a wanted context
+constexpr std::int64_t kMinContext = 4096;  // without a wanted context
 
 class Layouter {
  public:
@@ -241,8 +241,8 @@ class Layouter {
   std::vector<std::int64_t> capacity_;  // of each GPU, for weights, KV cache and stream buffers
 };
 
-// A tower on a CPU takes seconds per picture, so that it comes before layers of the text model, in a
-// quarter of a GPU at most.
+// A tower on a CPU takes seconds per picture, so that it comes before layers of the text model, in
+// a quarter of a GPU at most.
 bool fits_vision(const ModelBytes& bytes, const MachineFigures& machine) {
   return bytes.vision > 0 && bytes.has_gpu_vision && !machine.gpus.empty() &&
          4 * bytes.vision <= static_cast<std::int64_t>(machine.gpus.front().vram_bytes);
@@ -296,8 +296,7 @@ std::vector<AutoLayout> possible_layouts(const plan::Blueprint& blueprint,
     const bool has_vision = fits_vision(bytes, machine);
     const std::int64_t cached_tokens = context * load.parallel;
     std::optional<AutoLayout> layout = place(Layouter(bytes, machine, cached_tokens, has_vision));
-    if (!layout && has_vision)
-      layout = place(Layouter(bytes, machine, cached_tokens, false));
+    if (!layout && has_vision) layout = place(Layouter(bytes, machine, cached_tokens, false));
     if (layout) {
       layout->context = context;
       layout->prefill_tokens = tokens;

@@ -77,9 +77,9 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
 // In panels where GPUs multiply those; older GPUs keep the stored bytes, which are a little fewer.
 std::uint64_t gpu_bytes(const plan::Placement& placement, const plan::WeightSpec& weight) {
   const Role role = placement.module->role;
-  const bool is_packable = (role == Role::Linear || role == Role::Experts || ops::is_vision(role)) &&
-                           ops::has_cuda_panels(weight.dtype) &&
-                           !has_kwarg(placement, "precision", "f32");
+  const bool is_packable =
+      (role == Role::Linear || role == Role::Experts || ops::is_vision(role)) &&
+      ops::has_cuda_panels(weight.dtype) && !has_kwarg(placement, "precision", "f32");
   const std::int64_t cols = weight.shape.back();
   return is_packable ? static_cast<std::uint64_t>(
                            packing::packed_bytes(weight.dtype, weight.num_elems() / cols, cols))
@@ -262,13 +262,12 @@ double attention_scratch_bytes(const plan::ModuleSpec& module, const Workload& l
 double vision_scratch_bytes(const plan::ModuleSpec& module) {
   if (const auto* tower = std::get_if<ops::VisionTowerParams>(&module.params)) {
     const std::int64_t patch = 3 * tower->patch_size * tower->patch_size;
-    return kF32Bytes * static_cast<double>(tower->num_tokens() *
-                                           (patch + 9 * tower->hidden_size +
-                                            tower->intermediate_size));
+    return kF32Bytes * static_cast<double>(tower->num_tokens() * (patch + 9 * tower->hidden_size +
+                                                                  tower->intermediate_size));
   }
   if (const auto* projector = std::get_if<ops::ProjectorParams>(&module.params)) {
-    return kF32Bytes * static_cast<double>(kTileFeatures * (projector->in_features +
-                                                            2 * projector->hidden_size));
+    return kF32Bytes * static_cast<double>(kTileFeatures *
+                                           (projector->in_features + 2 * projector->hidden_size));
   }
   return 0;
 }

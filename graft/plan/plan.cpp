@@ -87,8 +87,8 @@ class Planner {
       placement.weight_bytes += weight.bytes();
     if (const auto winner = matcher_.match(module, stopped_by)) {
       const ResolvedRule& rule = rules_[*winner];
-      const bool is_for_others = ops::is_vision(module.role) &&
-                                 !places_vision(rule, module, operators_, default_device_);
+      const bool is_for_others =
+          ops::is_vision(module.role) && !places_vision(rule, module, operators_, default_device_);
       placement.rule = is_for_others ? nullptr : rule.rule;
       if (is_for_others) {
         place_default(placement, nullptr, 0);

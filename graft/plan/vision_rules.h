@@ -11,8 +11,8 @@
 namespace graft::plan {
 
 // Whether a rule that matches a vision module places it: its class, role or name says so, or its
-// device (default: `fallback`) has an operator. Of a rule that names vision modules a device without
-// an operator is an error.
+// device (default: `fallback`) has an operator. Of a rule that names vision modules a device
+// without an operator is an error.
 bool places_vision(const ResolvedRule& rule,
                    const ModuleSpec& module,
                    const PlannedOperators& operators,

@@ -59,8 +59,8 @@ struct HandlerContext {
                   std::function<void(Lease lease)> work,
                   std::optional<double> keep_alive_seconds = {}) const;
 
-  // Replaces the URLs of images in the messages, on another thread, then calls `work` there; at once
-  // where there are none or the model reads no images. `work` keeps the messages alive.
+  // Replaces the URLs of images in the messages, on another thread, then calls `work` there; at
+  // once where there are none or the model reads no images. `work` keeps the messages alive.
   void with_images(const http::ExchangePtr& exchange,
                    OrderedJson& messages,
                    LoadedModel& model,

@@ -46,8 +46,7 @@ TEST_F(GpuVision, MatchesTransformersOnAnyDevices) {
        {std::array{"cuda:0", "cuda:0", "cuda:0"}, std::array{"cuda:0", "cuda:0", "cpu"},
         std::array{"cpu", "cpu", "cuda:0"}, std::array{"cuda:1", "cuda:1", "cuda:0"},
         std::array{"cuda:0", "cpu", "cuda:1"}, std::array{"cpu", "cuda:0", "cpu"}}) {
-    const OpenOptions options =
-        options_of(testing::vision_rules(tower, projector, text, kPrecise));
+    const OpenOptions options = options_of(testing::vision_rules(tower, projector, text, kPrecise));
     SCOPED_TRACE(options.rules);
     OpenModel open(golden_checkpoint("llava"), options);
     testing::expect_llava(open, {.features = 1e-3, .logits = 4e-3});
@@ -63,8 +62,8 @@ TEST_F(GpuVision, FastArithmeticIsClose) {
     OpenModel fast(golden_checkpoint(checkpoint),
                    options_of(testing::vision_rules("cuda:0", "cuda:0", "cuda:0", {})));
     const vision::PreparedImage image = testing::picture("photo.webp", exact);
-    const double error = testing::vision_error(fast.model().encode_image(image),
-                                               exact.model().encode_image(image));
+    const double error =
+        testing::vision_error(fast.model().encode_image(image), exact.model().encode_image(image));
     std::cout << checkpoint << ": " << error << '\n';
     EXPECT_LE(error, 2e-2);
   }
@@ -87,10 +86,9 @@ TEST_F(GpuVision, AnswersDoNotDependOnGraphsOrTheOrderOfImages) {
       for (engine::TokenId t = 0; t < 20; ++t)
         request.prompt.push_back(5 + t * 7);
       if (i % 2 == 0) {
-        request.images = {
-            {.position = 4 + i,
-             .image = std::make_shared<const vision::PreparedImage>(
-                 testing::picture(i == 0 ? "photo.webp" : "landscape.png", open))}};
+        request.images = {{.position = 4 + i,
+                           .image = std::make_shared<const vision::PreparedImage>(
+                               testing::picture(i == 0 ? "photo.webp" : "landscape.png", open))}};
       }
       request.params = {.temperature = 0, .max_tokens = 24, .ignore_eos = true};
       engine.add(std::move(request));

@@ -210,8 +210,8 @@ TEST(ImageUrls, AreFetchedFromAllowedHosts) {
   EXPECT_EQ(chat.json()["usage"]["prompt_tokens"], 5 + 16 + 12);
   const Reply same = post(server, kChat, openai(question("photo.webp")));
   EXPECT_EQ(same.json()["choices"][0]["message"], chat.json()["choices"][0]["message"]);
-  const Reply counted = post(server, "/v1/chat/completions/input_tokens",
-                             {{"messages", with_url(url)["messages"]}});
+  const Reply counted =
+      post(server, "/v1/chat/completions/input_tokens", {{"messages", with_url(url)["messages"]}});
   EXPECT_EQ(counted.json()["input_tokens"], 5 + 16 + 12) << counted.body;
 
   const Json source = {{"type", "url"}, {"url", url}};

@@ -34,17 +34,16 @@ std::string fetch_allowed(const std::string& url,
     before = host;
     const double left = std::chrono::duration<double>(end - Clock::now()).count();
     if (left <= 0) fail("took more than ", limits.seconds, " seconds");
-    HttpClient client({.max_attempts = 1,
-                       .connect_seconds = std::min(left, 10.0),
-                       .stall_seconds = 10,
-                       .total_seconds = left,
-                       .max_redirects = 0,
-                       .has_proxy = false,
-                       .allows_address =
-                           [&hosts](const std::string& address) {
-                             return hosts.allows_address(address);
-                           },
-                       .stop = stop});
+    HttpClient client(
+        {.max_attempts = 1,
+         .connect_seconds = std::min(left, 10.0),
+         .stall_seconds = 10,
+         .total_seconds = left,
+         .max_redirects = 0,
+         .has_proxy = false,
+         .allows_address =
+             [&hosts](const std::string& address) { return hosts.allows_address(address); },
+         .stop = stop});
     const HttpResponse response = client.get(request);
     if (response.status == 200) return response.body;
     if (!is_redirect(response.status) || response.redirect.empty())

@@ -34,17 +34,33 @@ TEST(AllowedHosts, ParsesUrlsAsTheClientDoes) {
   EXPECT_EQ(plain.port, 443);
   EXPECT_EQ(parse_url("http://[::1]:8080/x").host, "::1");
   EXPECT_EQ(parse_url("http://[::1]:8080/x").port, 8080);
-  for (const char* url : {"ftp://a.example/x", "file:///etc/passwd", "http://", "http:///x", "gopher://a",
-                          "http://user@a.example/", "http://a.example@b.example/", "http://a b/",
-                          "a.example", ""})
+  for (const char* url :
+       {"ftp://a.example/x", "file:///etc/passwd", "http://", "http:///x", "gopher://a",
+        "http://user@a.example/", "http://a.example@b.example/", "http://a b/", "a.example", ""})
     EXPECT_THROW(parse_url(url), Error) << url;
 }
 
 TEST(AllowedHosts, KnowsPrivateAddresses) {
-  for (const char* address :
-       {"127.0.0.1", "10.1.2.3", "172.31.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
-        "0.0.0.0", "224.0.0.1", "255.255.255.255", "::", "::1", "fe80::1", "fd00::1", "ff02::1",
-        "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::", "", "name"})
+  for (const char* address : {"127.0.0.1",
+                              "10.1.2.3",
+                              "172.31.0.1",
+                              "192.168.1.1",
+                              "169.254.169.254",
+                              "100.64.0.1",
+                              "0.0.0.0",
+                              "224.0.0.1",
+                              "255.255.255.255",
+                              "::",
+                              "::1",
+                              "fe80::1",
+                              "fd00::1",
+                              "ff02::1",
+                              "::ffff:127.0.0.1",
+                              "::ffff:10.0.0.1",
+                              "64:ff9b::a00:1",
+                              "2002:7f00:1::",
+                              "",
+                              "name"})
     EXPECT_TRUE(is_private_address(address)) << address;
   for (const char* address : {"8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1",
                               "::ffff:8.8.8.8", "2002:808:808::1"})
@@ -68,7 +84,8 @@ TEST(AllowedHosts, AllowsNamedHostsAndPorts) {
   EXPECT_FALSE(hosts.allows_address("169.254.169.254"));
   EXPECT_TRUE(AllowedHosts({"localhost"}).allows_address("127.0.0.1"));
   EXPECT_FALSE(AllowedHosts({"localhost"}).allows_address("10.0.0.1"));
-  for (const char* entry : {"", ":80", "a:0", "a:70000", "a:x", "http://a", "*.example", "a/b", "u@a"})
+  for (const char* entry :
+       {"", ":80", "a:0", "a:70000", "a:x", "http://a", "*.example", "a/b", "u@a"})
     EXPECT_THROW(AllowedHosts({entry}), Error) << entry;
 }
 

@@ -27,9 +27,9 @@ struct Prefix {
   unsigned bits;
 };
 constexpr std::array kPrivateV4 = {
-    Prefix{{0, 0, 0, 0}, 8},       Prefix{{10, 0, 0, 0}, 8},     Prefix{{100, 64, 0, 0}, 10},
-    Prefix{{127, 0, 0, 0}, 8},     Prefix{{169, 254, 0, 0}, 16}, Prefix{{172, 16, 0, 0}, 12},
-    Prefix{{192, 0, 0, 0}, 24},    Prefix{{192, 168, 0, 0}, 16}, Prefix{{198, 18, 0, 0}, 15},
+    Prefix{{0, 0, 0, 0}, 8},    Prefix{{10, 0, 0, 0}, 8},     Prefix{{100, 64, 0, 0}, 10},
+    Prefix{{127, 0, 0, 0}, 8},  Prefix{{169, 254, 0, 0}, 16}, Prefix{{172, 16, 0, 0}, 12},
+    Prefix{{192, 0, 0, 0}, 24}, Prefix{{192, 168, 0, 0}, 16}, Prefix{{198, 18, 0, 0}, 15},
     Prefix{{224, 0, 0, 0}, 3}};  // multicast and reserved
 
 bool has_prefix(Bytes address, Bytes prefix, unsigned bits) {
@@ -86,8 +86,7 @@ UrlHost parse_url(const std::string& url) {
     fail("not a valid http or https URL");
   UrlHost result = {.scheme = part_of(parsed.get(), CURLUPART_SCHEME),
                     .host = normal_host(part_of(parsed.get(), CURLUPART_HOST))};
-  if (result.scheme != "http" && result.scheme != "https")
-    fail("not a valid http or https URL");
+  if (result.scheme != "http" && result.scheme != "https") fail("not a valid http or https URL");
   if (result.host.empty()) fail("the URL has no host");
   if (!part_of(parsed.get(), CURLUPART_USER).empty() ||
       !part_of(parsed.get(), CURLUPART_PASSWORD).empty())
@@ -128,8 +127,8 @@ AllowedHosts::AllowedHosts(const std::vector<std::string>& entries) {
 
 bool AllowedHosts::allows(const UrlHost& url) const {
   return std::ranges::any_of(hosts_, [&](const Entry& entry) {
-    const bool is_port = entry.port == 0 ? url.port == kHttpPort || url.port == kHttpsPort
-                                         : url.port == entry.port;
+    const bool is_port =
+        entry.port == 0 ? url.port == kHttpPort || url.port == kHttpsPort : url.port == entry.port;
     return is_port && entry.host == url.host;
   });
 }

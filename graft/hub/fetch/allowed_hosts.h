@@ -1,5 +1,5 @@
-// The hosts that a server may fetch URLs of its clients from. Private addresses (this machine, local
-// networks) are only those that the list names, whatever a name resolves to.
+// The hosts that a server may fetch URLs of its clients from. Private addresses (this machine,
+// local networks) are only those that the list names, whatever a name resolves to.
 
 #pragma once
 

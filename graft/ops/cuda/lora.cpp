@@ -48,8 +48,8 @@ Buffer upload_matrix(const std::vector<float>& values, LoraType type, Device dev
                  : std::bit_cast<std::uint16_t>(__float2half(value));
     });
   }
-  const auto bytes = type == LoraType::F32 ? std::as_bytes(std::span(values))
-                                           : std::as_bytes(std::span(halves));
+  const auto bytes =
+      type == LoraType::F32 ? std::as_bytes(std::span(values)) : std::as_bytes(std::span(halves));
   Buffer buffer(bytes.size(), device);
   copy_in_order(device.index, buffer.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
   return buffer;
@@ -164,8 +164,7 @@ void add_lora_group(TensorView x, std::span<const LoraAddition> additions, Pass&
                                     .x = {x.f32(), x.cols()}};
   for (const LoraAddition& addition : additions) {
     const auto& layer = static_cast<const LoraLayerCuda&>(*addition.layer);
-    group.jobs[group.num_jobs++] =
-        layer.job({addition.y.f32(), addition.y.cols()}, x.rows(), pass);
+    group.jobs[group.num_jobs++] = layer.job({addition.y.f32(), addition.y.cols()}, x.rows(), pass);
   }
   kernels::cuda::add_lora(group, gpu.stream());
 }

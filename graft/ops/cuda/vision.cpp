@@ -1,12 +1,11 @@
 // The vision tower and the projector on a GPU.
 
-#include "graft/ops/vision/vision_modules.h"
+#include "graft/kernels/cuda/vision/vision.h"
 
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "graft/kernels/cuda/vision/vision.h"
 #include "graft/ops/cuda/device_weight.h"
 #include "graft/ops/cuda/linear.h"
 #include "graft/ops/cuda/operators.h"
@@ -14,6 +13,7 @@
 #include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/views.h"
 #include "graft/ops/devices/cuda_operators.h"
+#include "graft/ops/vision/vision_modules.h"
 #include "graft/tensor/buffer.h"
 
 namespace graft::ops::cuda {
@@ -28,8 +28,8 @@ class LayerNormCuda final : public Norm {
 
   void load(WeightProvider& weights) override {
     use_gpu(device_.index);
-    weight_ = upload_floats(load_vector(weights, module_ + ".weight", params_.size), device_,
-                            weights);
+    weight_ =
+        upload_floats(load_vector(weights, module_ + ".weight", params_.size), device_, weights);
     bias_ = upload_floats(load_vector(weights, module_ + ".bias", params_.size), device_, weights);
   }
   void unload() override {

@@ -83,7 +83,8 @@ void ImageFetcher::replace_urls(OrderedJson& messages) const {
     if (++num_urls > kMaxImageUrls)
       throw ApiError(400, str(where, ": more than ", kMaxImageUrls, " image URLs"), where);
     try {
-      url = data_url(url.get<std::string>(), kMaxFetchedBytes - std::min(num_bytes, kMaxFetchedBytes));
+      url = data_url(url.get<std::string>(),
+                     kMaxFetchedBytes - std::min(num_bytes, kMaxFetchedBytes));
       num_bytes += url.get_ref<const std::string&>().size() / 4 * 3;
     } catch (const hub::Cancelled&) {
       throw ApiError(503, "the server is shutting down");

@@ -1,5 +1,5 @@
-// Images of http and https URLs in messages, from the hosts of --allow-image-urls. They are fetched on
-// threads of their own, the clients in turn, and replaced by data: URLs.
+// Images of http and https URLs in messages, from the hosts of --allow-image-urls. They are fetched
+// on threads of their own, the clients in turn, and replaced by data: URLs.
 
 #pragma once
 

@@ -54,8 +54,7 @@ class VisionOnTestDevice final : public Base {
 class TestVision final : public VisionPrimitives {
  public:
   std::unique_ptr<Linear> make_linear(const BuildContext& context) override {
-    return std::make_unique<VisionOnTestDevice<Linear>>(cpu_->make_linear(context),
-                                                        context.device);
+    return std::make_unique<VisionOnTestDevice<Linear>>(cpu_->make_linear(context), context.device);
   }
   std::unique_ptr<Norm> make_layer_norm(const std::string& name,
                                         const NormParams& params,

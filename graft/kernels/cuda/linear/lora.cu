@@ -124,9 +124,8 @@ __global__ void lora_shrink_kernel(LoraGroup group, bool vectors) {
 template <class T>
 __device__ float lora_column(const float* low, const T* b, std::int64_t rank, std::int64_t out) {
   float sum = 0.0F;
-  _Pragma("unroll 8")
-  for (std::int64_t i = 0; i < rank; ++i)
-    sum = fmaf(low[i], lora_value(b[i * out]), sum);
+  _Pragma("unroll 8") for (std::int64_t i = 0; i < rank; ++i) sum =
+      fmaf(low[i], lora_value(b[i * out]), sum);
   return sum;
 }
 

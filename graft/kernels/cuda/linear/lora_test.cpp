@@ -144,11 +144,8 @@ TEST_F(Lora, LayersOfOneInputShareLaunchesInEveryType) {
       return halves.emplace_back(std::make_unique<DeviceArray<std::uint16_t>>(codes(values, type)))
           ->get();
     };
-    LoraGroup group = {.num_jobs = 3,
-                       .adapters = by_row.get(),
-                       .rows = rows,
-                       .in = kIn,
-                       .x = {in.get(), kIn}};
+    LoraGroup group = {
+        .num_jobs = 3, .adapters = by_row.get(), .rows = rows, .in = kIn, .x = {in.get(), kIn}};
     std::vector<std::vector<double>> want;
     std::vector<std::unique_ptr<DeviceArray<LoraEntry>>> tables;
     std::vector<DeviceArray<float>*> results;
@@ -183,8 +180,7 @@ TEST_F(Lora, LayersOfOneInputShareLaunchesInEveryType) {
                             .emplace_back(std::make_unique<DeviceArray<float>>(
                                 Floats(static_cast<std::size_t>(rows * out), 1.0F)))
                             .get());
-      floats.push_back(
-          std::make_unique<DeviceArray<float>>(static_cast<std::size_t>(rows * 16)));
+      floats.push_back(std::make_unique<DeviceArray<float>>(static_cast<std::size_t>(rows * 16)));
       group.jobs[layer] = {.entries = tables.back()->get(),
                            .out = out,
                            .max_rank = 16,

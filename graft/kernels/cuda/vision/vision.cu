@@ -63,11 +63,8 @@ void layer_norm(ConstRows x,
          weights, y, cols, eps);
 }
 
-void vision_activate(Rows x,
-                     VisionActivation activation,
-                     std::int64_t rows,
-                     std::int64_t cols,
-                     Stream stream) {
+void vision_activate(
+    Rows x, VisionActivation activation, std::int64_t rows, std::int64_t cols, Stream stream) {
   launch("vision_activate", activate_kernel,
          {{static_cast<unsigned>(rows), blocks_for(cols, kThreads)}, kThreads}, stream, x,
          activation, cols);

@@ -25,11 +25,8 @@ void layer_norm(ConstRows x,
 // QuickGelu: x * sigmoid(1.702 x). GeluTanh: GELU in its tanh approximation.
 enum class VisionActivation : std::uint8_t { QuickGelu, Gelu, GeluTanh };
 // x[rows, cols] = activation(x)
-void vision_activate(Rows x,
-                     VisionActivation activation,
-                     std::int64_t rows,
-                     std::int64_t cols,
-                     Stream stream);
+void vision_activate(
+    Rows x, VisionActivation activation, std::int64_t rows, std::int64_t cols, Stream stream);
 
 inline constexpr std::int64_t kMaxVisionHeadDim = 128;
 

@@ -15,7 +15,7 @@ namespace {
 // the keys x, x + kSide, and so on; of the output four columns from 4 * x on.
 constexpr int kSide = 16;
 constexpr int kThreads = kSide * kSide;
-constexpr int kKeys = 64;       // of a step
+constexpr int kKeys = 64;  // of a step
 constexpr int kKeysOfThread = kKeys / kSide;
 constexpr int kPad = 4;  // floats: the rows of eight threads begin in different banks
 
@@ -38,8 +38,7 @@ __device__ void load_rows(float (&to)[kCount][kDim + kPad],
     const int row = i / kDim;
     const int dim = i % kDim;
     const bool is_value = first + row < job.num_tokens && dim < job.head_dim;
-    to[row][dim] =
-        is_value ? from.data[(tile_row + first + row) * from.stride + col + dim] : 0.0F;
+    to[row][dim] = is_value ? from.data[(tile_row + first + row) * from.stride + col + dim] : 0.0F;
   }
 }
 
@@ -143,8 +142,7 @@ __device__ void add_values(const Shared<kDim, kRows>& shared, Sums<kDim, kRows>&
 
 // Grid: (blocks of queries, heads, tiles).
 template <int kDim, int kRows>
-__global__ void __launch_bounds__(kThreads)
-    vision_attend_kernel(VisionAttention job, float scale) {
+__global__ void __launch_bounds__(kThreads) vision_attend_kernel(VisionAttention job, float scale) {
   begin_kernel();
   constexpr int kQueries = kRows * kSide;
   auto& shared = *dynamic_shared<Shared<kDim, kRows>>();

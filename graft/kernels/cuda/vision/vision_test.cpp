@@ -108,8 +108,7 @@ std::vector<double> attended(const Shape& shape,
   std::vector<double> out(at(shape.dim));
   for (std::int64_t key = 0; key < shape.tokens; ++key) {
     for (std::int64_t i = 0; i < shape.dim; ++i)
-      out[at(i)] +=
-          scores[at(key)] / sum * v[at((first + key) * cols + head * shape.dim + i)];
+      out[at(i)] += scores[at(key)] / sum * v[at((first + key) * cols + head * shape.dim + i)];
   }
   return out;
 }
