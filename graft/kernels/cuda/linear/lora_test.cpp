@@ -120,77 +120,99 @@ std::vector<std::uint16_t> codes(const Floats& values, LoraType type) {
   return all;
 }
 
-// Three layers with the same input and adapters of three types, for a few rows (a block per
-// component of the rank) and for many.
+constexpr std::int64_t kGroupIn = 1028;
+constexpr std::int64_t kMaxRank = 16;
+constexpr std::array kTypes = {LoraType::F32, LoraType::F16, LoraType::BF16};
+constexpr std::array<std::int64_t, 3> kRanks = {3, kMaxRank, 9};  // of the adapters
+
+// A layer with an adapter of each type, on the device; row r has adapter r % 4 - 1.
+class GroupedLayer {
+ public:
+  GroupedLayer(const Floats& x, std::int64_t out, Random& random)
+      : rows_(std::ssize(x) / kGroupIn),
+        out_(out),
+        want_(static_cast<std::size_t>(rows_ * out), 1.0),
+        y_(Floats(want_.size(), 1.0F)),
+        low_(static_cast<std::size_t>(rows_ * kMaxRank)),
+        table_(kTypes.size()) {
+    std::vector<LoraEntry> entries;
+    for (std::size_t i = 0; i < kTypes.size(); ++i) {
+      const Floats a = rounded(random.floats(kRanks[i] * kGroupIn), kTypes[i]);
+      const Floats b = rounded(random.floats(kRanks[i] * out), kTypes[i]);
+      entries.push_back({.a = upload(a, kTypes[i]),
+                         .b = upload(b, kTypes[i]),
+                         .rank = kRanks[i],
+                         .scale = kScale,
+                         .type = kTypes[i]});
+      for (std::int64_t row = static_cast<std::int64_t>(i) + 1; row < rows_; row += 4)
+        add_row(x, a, b, kRanks[i], row);
+    }
+    table_.upload(entries);
+  }
+
+  LoraJob job() const {
+    return {.entries = table_.get(),
+            .out = out_,
+            .max_rank = kMaxRank,
+            .y = {y_.get(), out_},
+            .low = low_.get()};
+  }
+  double error() const { return relative_error(y_.download(), want_); }
+
+ private:
+  static constexpr float kScale = 0.5F;
+
+  void add_row(
+      const Floats& x, const Floats& a, const Floats& b, std::int64_t rank, std::int64_t row) {
+    for (std::int64_t k = 0; k < rank; ++k) {
+      double low = 0;
+      for (std::int64_t col = 0; col < kGroupIn; ++col) {
+        low += static_cast<double>(x[static_cast<std::size_t>(row * kGroupIn + col)]) *
+               a[static_cast<std::size_t>(k * kGroupIn + col)];
+      }
+      for (std::int64_t col = 0; col < out_; ++col)
+        want_[static_cast<std::size_t>(row * out_ + col)] +=
+            kScale * low * b[static_cast<std::size_t>(k * out_ + col)];
+    }
+  }
+
+  const void* upload(const Floats& values, LoraType type) {
+    if (type == LoraType::F32)
+      return floats_.emplace_back(std::make_unique<DeviceArray<float>>(values))->get();
+    return halves_.emplace_back(std::make_unique<DeviceArray<std::uint16_t>>(codes(values, type)))
+        ->get();
+  }
+
+  std::int64_t rows_;
+  std::int64_t out_;
+  std::vector<double> want_;
+  DeviceArray<float> y_;
+  DeviceArray<float> low_;
+  DeviceArray<LoraEntry> table_;
+  std::vector<std::unique_ptr<DeviceArray<float>>> floats_;
+  std::vector<std::unique_ptr<DeviceArray<std::uint16_t>>> halves_;
+};
+
+// For a few rows (a block per component of the rank) and for many.
 TEST_F(Lora, LayersOfOneInputShareLaunchesInEveryType) {
-  constexpr std::int64_t kIn = 1028;
-  constexpr std::array kTypes = {LoraType::F32, LoraType::F16, LoraType::BF16};
-  constexpr std::array<std::int64_t, 3> kOuts = {40, 700, 256};
-  constexpr std::array<std::int64_t, 3> kRanks = {3, 16, 9};  // of the adapters, in every layer
-  constexpr float kScale = 0.5F;
   for (const std::int64_t rows : {7, 100}) {
     Random random(5);
-    const Floats x = random.floats(rows * kIn);
+    const Floats x = random.floats(rows * kGroupIn);
     std::vector<std::int32_t> adapters;
     for (std::int64_t row = 0; row < rows; ++row)
       adapters.push_back(static_cast<std::int32_t>(row % 4) - 1);
     const DeviceArray<float> in(x);
     const DeviceArray<std::int32_t> by_row(adapters);
-    std::vector<std::unique_ptr<DeviceArray<float>>> floats;
-    std::vector<std::unique_ptr<DeviceArray<std::uint16_t>>> halves;
-    const auto upload = [&](const Floats& values, LoraType type) -> const void* {
-      if (type == LoraType::F32)
-        return floats.emplace_back(std::make_unique<DeviceArray<float>>(values))->get();
-      return halves.emplace_back(std::make_unique<DeviceArray<std::uint16_t>>(codes(values, type)))
-          ->get();
-    };
     LoraGroup group = {
-        .num_jobs = 3, .adapters = by_row.get(), .rows = rows, .in = kIn, .x = {in.get(), kIn}};
-    std::vector<std::vector<double>> want;
-    std::vector<std::unique_ptr<DeviceArray<LoraEntry>>> tables;
-    std::vector<DeviceArray<float>*> results;
-    for (std::size_t layer = 0; layer < kOuts.size(); ++layer) {
-      const std::int64_t out = kOuts[layer];
-      std::vector<LoraEntry> entries;
-      std::vector<double> sums(static_cast<std::size_t>(rows * out), 1.0);
-      for (std::size_t i = 0; i < kTypes.size(); ++i) {
-        const std::int64_t rank = kRanks[i];
-        const Floats a = rounded(random.floats(rank * kIn), kTypes[i]);
-        const Floats b = rounded(random.floats(rank * out), kTypes[i]);
-        entries.push_back({.a = upload(a, kTypes[i]),
-                           .b = upload(b, kTypes[i]),
-                           .rank = rank,
-                           .scale = kScale,
-                           .type = kTypes[i]});
-        for (std::int64_t row = static_cast<std::int64_t>(i) + 1; row < rows; row += 4) {
-          for (std::int64_t k = 0; k < rank; ++k) {
-            double low = 0;
-            for (std::int64_t col = 0; col < kIn; ++col)
-              low += static_cast<double>(x[static_cast<std::size_t>(row * kIn + col)]) *
-                     a[static_cast<std::size_t>(k * kIn + col)];
-            for (std::int64_t col = 0; col < out; ++col)
-              sums[static_cast<std::size_t>(row * out + col)] +=
-                  kScale * low * b[static_cast<std::size_t>(k * out + col)];
-          }
-        }
-      }
-      want.push_back(std::move(sums));
-      tables.push_back(std::make_unique<DeviceArray<LoraEntry>>(entries));
-      results.push_back(floats
-                            .emplace_back(std::make_unique<DeviceArray<float>>(
-                                Floats(static_cast<std::size_t>(rows * out), 1.0F)))
-                            .get());
-      floats.push_back(std::make_unique<DeviceArray<float>>(static_cast<std::size_t>(rows * 16)));
-      group.jobs[layer] = {.entries = tables.back()->get(),
-                           .out = out,
-                           .max_rank = 16,
-                           .y = {results.back()->get(), out},
-                           .low = floats.back()->get()};
+        .adapters = by_row.get(), .rows = rows, .in = kGroupIn, .x = {in.get(), kGroupIn}};
+    std::vector<std::unique_ptr<GroupedLayer>> layers;
+    for (const std::int64_t out : {40, 700, 256}) {
+      layers.push_back(std::make_unique<GroupedLayer>(x, out, random));
+      group.jobs[group.num_jobs++] = layers.back()->job();
     }
     add_lora(group, nullptr);
-    for (std::size_t layer = 0; layer < kOuts.size(); ++layer)
-      EXPECT_LE(relative_error(results[layer]->download(), want[layer]), 1e-5)
-          << rows << " rows, layer " << layer;
+    for (const auto& layer : layers)
+      EXPECT_LE(layer->error(), 1e-5) << rows << " rows";
   }
 }
 
