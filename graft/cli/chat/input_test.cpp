@@ -47,9 +47,11 @@ TEST(ChatInput, TakesImagesThatWereDropped) {
       take_dropped_images("It's  " + escaped(spaced) + " and @" + plain + " please");
   EXPECT_EQ(two.paths, (Paths{spaced, plain}));
   EXPECT_EQ(two.text, "It's  and please");
-  for (const std::string& line : {std::string("it's /help"), std::string("/image a.png"),
-                                  folder / "notes.txt", std::string("what is photo.png?"),
-                                  folder / "missing.png", std::string("it's  two  blanks")}) {
+  const std::string text_file = folder / "notes.txt";
+  const std::string missing = folder / "missing.png";
+  for (const std::string& line :
+       std::vector<std::string>{"it's /help", "/image a.png", text_file, "what is photo.png?",
+                                missing, "it's  two  blanks"}) {
     EXPECT_TRUE(paths_of(line).empty()) << line;
     EXPECT_EQ(take_dropped_images(line).text, line);
   }
