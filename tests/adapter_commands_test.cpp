@@ -95,6 +95,24 @@ TEST(AdapterCommands, PlanShowsAdapters) {
             without["devices"]["cpu"]["weights"].get<std::uint64_t>() + bytes);
 }
 
+// An adapter of kv_b_proj keeps latent attention absorbed for all rows.
+TEST(AdapterCommands, PlanCountsTheWorkspaceOfAbsorbedAttention) {
+  const std::vector<std::string> words = {
+      "plan",       golden_checkpoint("deepseek-v2-lite").string(),
+      "--gpus",     "1",
+      "--vram",     "24G",
+      "--context",  "64",
+      "--parallel", "2000",
+      "--json"};
+  std::vector<std::string> adapted = words;
+  adapted.insert(adapted.end(), {"--lora", lora("a", golden_adapter("deepseek-v2-lite-lora"))});
+  const auto workspace = [](const std::vector<std::string>& command) {
+    const Json plan = parse_json(run_program(command).out, "plan");
+    return plan["devices"]["cuda:0"]["workspace"].get<std::uint64_t>();
+  };
+  EXPECT_GT(workspace(adapted), workspace(words));
+}
+
 TEST(AdapterCommands, RunAppliesTheAdapter) {
   const TempDir folder;
   testing::write_peft_adapter(bundled_model(), folder / "a", 1, 0.3F);

@@ -135,7 +135,9 @@ std::string data_of_url(const chat::ImagePart& image) {
   const std::string where = image.where + ".image_url.url";
   if (!url.starts_with("data:")) {
     const std::string_view scheme = url.substr(0, std::min(url.find(':'), std::size_t{16}));
-    fail(where, ": '", scheme, "' URLs are not fetched, only 'data:' URLs are read");
+    fail(where, ": '", scheme,
+         "' URLs are not fetched, only 'data:' URLs are read; graft serve "
+         "--allow-image-urls HOST fetches images from that host");
   }
   const std::size_t comma = url.find(',');
   if (comma == std::string_view::npos || !url.substr(0, comma).ends_with(";base64"))

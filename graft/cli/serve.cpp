@@ -18,6 +18,7 @@
 #include "graft/cli/options/tier_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/hub/environment.h"
+#include "graft/hub/fetch/allowed_hosts.h"
 #include "graft/ops/lora.h"
 #include "graft/server/service.h"
 
@@ -35,6 +36,7 @@ struct ServeOptions {
   std::string log_format = "text";
   bool shared_cache = false;
   std::string snapshot_dir;
+  std::string image_hosts;  // HOST[:PORT],…
   TierOptions tiers;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
@@ -103,6 +105,22 @@ std::filesystem::path checked_folder(const std::string& folder) {
   return std::filesystem::absolute(folder);
 }
 
+// Of a list with commas.
+std::vector<std::string> image_hosts(const std::string& list) {
+  std::vector<std::string> hosts;
+  for (std::size_t begin = 0; begin < list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) hosts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  try {
+    hub::AllowedHosts{hosts};
+  } catch (const Error& error) {
+    fail("--allow-image-urls: ", error.what());
+  }
+  return hosts;
+}
+
 bool is_loopback(const std::string& host) {
   return host.starts_with("127.") || host == "::1" || host == "localhost";
 }
@@ -159,6 +177,7 @@ void serve_models(ServeOptions& options) {
   config.response_store.max_bytes = options.response_store_mib << 20U;
   config.preload = !options.lazy;
   config.snapshot_dir = checked_folder(options.snapshot_dir);
+  config.image_hosts = image_hosts(options.image_hosts);
   server::serve(config, logs, [&](std::uint16_t port) { print_address(config, port, logs); });
 }
 
@@ -282,6 +301,13 @@ void add_client_options(Command& command, server::AccessConfig& access) {
                      "used; repeatable (default: none)");
 }
 
+void add_image_hosts(Command& command, std::string& hosts) {
+  command.add_option("--allow-image-urls", hosts,
+                     "Hosts that http and https URLs of images in messages are fetched from, as "
+                     "HOST[:PORT],…; private addresses only where an entry is the address "
+                     "(default: none)");
+}
+
 void add_server_options(Command& command, ServeOptions& options) {
   server::ServiceConfig& config = options.service;
   command.add_option("--host", config.http.host, "Address to listen on (default: 127.0.0.1)");
@@ -301,6 +327,7 @@ void add_server_options(Command& command, ServeOptions& options) {
   command.add_option("--snapshot-dir", options.snapshot_dir,
                      "Existing folder to which admins save running answers with their KV cache, "
                      "and from which they restore them, see /v1/sequences (default: none)");
+  add_image_hosts(command, options.image_hosts);
   add_client_options(command, config.access);
   command
       .add_option("--max-queue", config.max_waiting,

@@ -226,7 +226,7 @@ RequestId Engine::add(Request request) {
   auto sequence = std::make_shared<Sequence>();
   sequence->id = {.request = new_id(request.id), .sample = 0};
   sequence->seed = request.params.seed.value_or(seeds_());
-  sequence->client = request.client;
+  sequence->client = share_of(request.client, request.adapter);
   sequence->priority = request.priority;
   sequence->adapter = std::move(request.adapter);
   sequence->table = salted_table(salt_with(request.cache_salt, sequence->adapter));

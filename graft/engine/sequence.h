@@ -41,7 +41,7 @@ struct Sequence {
   SequenceId id;
   SamplingParams params;  // params.n: sequences that this one still forks into, itself included
   std::uint64_t seed = 0;
-  std::uint64_t client = 0;         // SubmitOptions::client
+  std::uint64_t client = 0;         // share_of(SubmitOptions::client, adapter)
   std::int64_t priority = 0;        // lower runs first, within the client
   std::uint64_t arrival_order = 0;  // order of submission
   std::int64_t num_prompt = 0;      // prompt tokens

@@ -240,6 +240,10 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
   batch.sequences = {std::move(prompt)};
   batch.logit_rows = {static_cast<std::int32_t>(num_tokens - 1)};
   run_once(batch, ops::Phase::Prefill);
+  if (const std::optional<std::int32_t> adapter = lora_.first()) {
+    batch.sequences.front().adapter = *adapter;
+    run_once(batch, ops::Phase::Prefill);
+  }
 
   batch = {};
   for (std::int64_t i = 0; i < num_sequences; ++i) {
@@ -253,6 +257,7 @@ void Model::warm_up(std::int64_t num_tokens, std::int64_t num_sequences) {
     batch.logit_rows.push_back(static_cast<std::int32_t>(i));
   }
   run_once(batch, ops::Phase::Decode);
+  if (vision_) vision_->warm_up(*pool_, devices_);
   for (const auto& [name, experts] : hybrid_experts_)
     experts->reset_usage();
   for (ops::KvCache* cache : caches_)

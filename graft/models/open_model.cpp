@@ -177,11 +177,12 @@ OpenModel::OpenModel(const std::filesystem::path& path, const OpenOptions& optio
   is_from_disk_ = load.from_disk;
   is_repacked_ = load.repack;
   model_ = std::make_unique<Model>(planned_.plan, *source_, pool_, load);
-  load_adapters(options.adapters);
+  load_adapters(options);
   if (const auto text = damage()) fail(*text);
 }
 
-void OpenModel::load_adapters(const std::vector<AdapterSource>& sources) {
+void OpenModel::load_adapters(const OpenOptions& options) {
+  const std::vector<AdapterSource>& sources = options.adapters;
   if (sources.size() > static_cast<std::size_t>(ops::kMaxAdapters))
     fail(sources.size(), " adapters, at most ", ops::kMaxAdapters, " are supported");
   for (const AdapterSource& source : sources) {
@@ -189,6 +190,8 @@ void OpenModel::load_adapters(const std::vector<AdapterSource>& sources) {
     const auto has_name = [&](const AdapterInfo& info) { return info.source.name == source.name; };
     if (std::ranges::any_of(adapters_, has_name)) fail("two adapters have the name ", source.name);
     const Adapter adapter(source, *source_, blueprint_);
+    if (!adapter.base_warning().empty() && options.load.on_warning)
+      options.load.on_warning(adapter.base_warning());
     model_->set_adapter(static_cast<std::int32_t>(adapters_.size()), adapter);
     adapters_.push_back(adapter.info());
   }

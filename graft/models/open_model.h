@@ -82,7 +82,7 @@ class OpenModel {
   std::vector<std::filesystem::path> mapped_files_;
   bool is_from_disk_ = false;
   bool is_repacked_ = false;
-  void load_adapters(const std::vector<AdapterSource>& sources);
+  void load_adapters(const OpenOptions& options);
 
   std::unique_ptr<Model> model_;
   std::vector<AdapterInfo> adapters_;

@@ -88,6 +88,17 @@ std::vector<float> VisionEncoder::encode(const PreparedImage& image,
   return image.grid.width == 0 ? features : arrange(image, features);
 }
 
+void VisionEncoder::warm_up(ThreadPool& pool, ops::PassDevices& devices) const {
+  if (tower_device_ == kCpu && projector_device_ == kCpu) return;
+  const std::int64_t size = tower_params_.image_size;
+  const vision::PreparedImage empty = {
+      .original = {.width = size, .height = size},
+      .tile_size = size,
+      .num_tiles = 1,
+      .pixels = std::vector<float>(static_cast<std::size_t>(vision::kChannels * size * size))};
+  encode(empty, pool, devices, nullptr);
+}
+
 void VisionEncoder::encode_tile(const float* pixels,
                                 float* out,
                                 ThreadPool& pool,

@@ -33,6 +33,8 @@ class VisionEncoder {
                             ThreadPool& pool,
                             ops::PassDevices& devices,
                             ops::Profiler* profiler) const;
+  // Where a GPU computes images: allocates its workspace, by encoding an empty one.
+  void warm_up(ThreadPool& pool, ops::PassDevices& devices) const;
 
  private:
   VisionEncoder() = default;

@@ -58,14 +58,15 @@ class Linear : public Operator {
 
   // forward(), then what the adapters of the rows add. Modules call this one.
   void apply(const Activation& x, TensorView y, Pass& pass);
-  // The format of x for apply(): adapters multiply f32.
+  // The format of x for apply() where only one format is made: adapters multiply f32.
   ActivationFormat wanted_format(std::int64_t rows, const Pass& pass) const {
     return pass.lora == nullptr ? input_format(rows) : ActivationFormat::F32;
   }
-  // Whether adapters change the result in this pass: then the layer is not fused with others.
+  // Whether adapters change the result in this pass: callers that fuse layers add lora() then.
   bool is_adapted(const Pass& pass) const { return is_used(lora_, pass); }
   // Adapters of the layer as this operator's caller sees it; not owned, null: none.
   void set_lora(LoraLayer* lora) { lora_ = lora; }
+  LoraLayer* lora() const { return lora_; }
 
  private:
   LoraLayer* lora_ = nullptr;

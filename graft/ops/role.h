@@ -48,7 +48,8 @@ constexpr bool is_cache(Role role) {
   return role == Role::KvCache || role == Role::StateCache;
 }
 
-// Images: computed before the passes of the text model, on the CPU unless a rule says otherwise.
+// Images: computed before the passes of the text model, on the CPU where the device of a rule for
+// all modules has no operator for them.
 constexpr bool is_vision(Role role) {
   return role == Role::VisionTower || role == Role::Projector;
 }

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "graft/perf/gpu_experts.h"
-#include "graft/perf/memory.h"
+#include "graft/perf/model_bytes.h"
 #include "graft/perf/work.h"
 
 namespace graft::perf {
@@ -13,80 +13,25 @@ namespace {
 
 using ops::Role;
 
-constexpr std::int64_t kMinContext = 4096;   // without a wanted context
-constexpr std::int64_t kCacheElemBytes = 2;  // the KV cache holds f16
-
-struct LayerBytes {
-  std::int64_t dense = 0;      // all but the routed experts
-  std::int64_t per_token = 0;  // of the KV cache
-  std::int64_t experts = 0;
-  std::int64_t packed_experts = 0;  // the same in host memory, and copies of them
-};
-
-struct ModelBytes {
-  std::vector<LayerBytes> layers;
-  std::int64_t embedding = 0;
-  std::int64_t head = 0;            // final norm and lm_head, also when it is the embedding
-  std::int64_t workspace = 0;       // of the device that computes the widest module
-  std::int64_t stream_buffers = 0;  // of a GPU that streams experts
-  std::int64_t num_experts = 0;
-  std::int64_t logits = 0;
-};
-
-std::int64_t size_of(const plan::ModuleSpec& module) {
-  std::size_t size = 0;
-  for (const plan::WeightSpec& weight : module.weights)
-    size += weight.bytes();
-  return static_cast<std::int64_t>(size);
-}
-
-void count_layer(const plan::ModuleSpec& module, const Workload& load, ModelBytes& bytes) {
-  LayerBytes& layer = bytes.layers[static_cast<std::size_t>(module.layer)];
-  if (const auto* cache = std::get_if<ops::KvCacheParams>(&module.params))
-    layer.per_token += (cache->key_size + cache->value_size) * kCacheElemBytes;
-  layer.dense += static_cast<std::int64_t>(state_bytes(module)) * load.parallel;
-  if (const auto* experts = std::get_if<ops::ExpertsParams>(&module.params)) {
-    layer.experts += size_of(module);
-    layer.packed_experts += static_cast<std::int64_t>(packed_weight_bytes(module));
-    bytes.num_experts = std::max(bytes.num_experts, experts->num_experts);
-    bytes.stream_buffers =
-        std::max(bytes.stream_buffers,
-                 static_cast<std::int64_t>(stream_buffer_bytes(module, *experts, load)));
-  } else {
-    layer.dense += size_of(module);
-  }
-}
-
-ModelBytes count_bytes(const plan::Blueprint& blueprint, const Workload& load) {
-  ModelBytes bytes;
-  bytes.layers.resize(static_cast<std::size_t>(blueprint.num_layers));
-  bool is_tied = false;
-  double row = 0;
-  double scratch = 0;
-  blueprint.visit([&](const plan::ModuleSpec& module) {
-    if (ops::is_vision(module.role)) return;  // on the CPU
-    row = std::max(row, workspace_row_bytes(module));
-    scratch = std::max(scratch, attention_scratch_bytes(module, load, false));
-    if (module.layer >= 0) return count_layer(module, load, bytes);
-    is_tied = is_tied || (module.last_name() == "lm_head" && module.weights.empty());
-    (module.role == Role::Embedding ? bytes.embedding : bytes.head) += size_of(module);
-  });
-  if (is_tied) bytes.head += bytes.embedding;
-  const std::int64_t rows = std::max(load.prefill_tokens, load.parallel);
-  bytes.workspace = static_cast<std::int64_t>(row * static_cast<double>(rows) + scratch);
-  bytes.logits = 4 * load.parallel * blueprint.vocab_size;
-  return bytes;
-}
+constexpr std::int64_t kMinContext = 4096;  // without a wanted context
 
 class Layouter {
  public:
-  Layouter(const ModelBytes& bytes, const MachineFigures& machine, std::int64_t cached_tokens)
-      : bytes_(bytes), dram_(machine.cpu.dram_bytes), cached_tokens_(cached_tokens) {
+  // vision_on_gpu: on the first GPU.
+  Layouter(const ModelBytes& bytes,
+           const MachineFigures& machine,
+           std::int64_t cached_tokens,
+           bool vision_on_gpu)
+      : bytes_(bytes),
+        dram_(machine.cpu.dram_bytes),
+        cached_tokens_(cached_tokens),
+        vision_on_gpu_(vision_on_gpu) {
     for (const GpuFigures& gpu : machine.gpus) {
       const double usable = kUsableShare * static_cast<double>(gpu.vram_bytes);
       capacity_.push_back(
           std::max<std::int64_t>(0, static_cast<std::int64_t>(usable) - bytes_.workspace));
     }
+    if (vision_on_gpu) capacity_.front() -= bytes_.vision;
   }
 
   // Everything on one GPU, else on all together; null when it does not fit.
@@ -131,6 +76,8 @@ class Layouter {
     layout.gpus.resize(capacity_.size());
     layout.num_experts = bytes_.num_experts;
     layout.num_layers = num_layers();
+    layout.has_vision = bytes_.vision > 0;
+    if (vision_on_gpu_) layout.vision_gpu = 0;
     return layout;
   }
 
@@ -267,6 +214,7 @@ class Layouter {
   std::int64_t host_bytes(const AutoLayout& layout) const {
     std::int64_t sum = bytes_.embedding + bytes_.logits + bytes_.workspace;
     if (!layout.head_on_gpu) sum += bytes_.head;
+    if (!layout.vision_gpu) sum += bytes_.vision;
     for (std::int64_t layer = 0; layer < num_layers(); ++layer) {
       const auto holder = std::ranges::find_if(layout.gpus, [&](const GpuLayers& layers) {
         return layer >= layers.first && layer <= layers.last;
@@ -289,8 +237,16 @@ class Layouter {
   const ModelBytes& bytes_;
   std::uint64_t dram_;  // 0: unknown
   std::int64_t cached_tokens_;
+  bool vision_on_gpu_;
   std::vector<std::int64_t> capacity_;  // of each GPU, for weights, KV cache and stream buffers
 };
+
+// A tower on a CPU takes seconds per picture, so that it comes before layers of the text model, in
+// a quarter of a GPU at most.
+bool fits_vision(const ModelBytes& bytes, const MachineFigures& machine) {
+  return bytes.vision > 0 && bytes.has_gpu_vision && !machine.gpus.empty() &&
+         4 * bytes.vision <= static_cast<std::int64_t>(machine.gpus.front().vram_bytes);
+}
 
 // Longest first.
 std::vector<std::int64_t> contexts_to_try(const plan::Blueprint& blueprint, std::int64_t wanted) {
@@ -337,7 +293,10 @@ std::vector<AutoLayout> possible_layouts(const plan::Blueprint& blueprint,
     const Workload placed = {
         .context = context, .parallel = load.parallel, .prefill_tokens = tokens};
     const ModelBytes bytes = count_bytes(blueprint, placed);
-    std::optional<AutoLayout> layout = place(Layouter(bytes, machine, context * load.parallel));
+    const bool has_vision = fits_vision(bytes, machine);
+    const std::int64_t cached_tokens = context * load.parallel;
+    std::optional<AutoLayout> layout = place(Layouter(bytes, machine, cached_tokens, has_vision));
+    if (!layout && has_vision) layout = place(Layouter(bytes, machine, cached_tokens, false));
     if (layout) {
       layout->context = context;
       layout->prefill_tokens = tokens;
@@ -368,7 +327,9 @@ std::vector<AutoLayout> possible_layouts(const plan::Blueprint& blueprint,
   if (layouts.empty()) layouts.push_back(some_layers(false));
   layouts.push_back(some_layers(true));
   layouts.push_back(*attempt(contexts.back(), tokens, [](const Layouter& model) {
-    return std::optional(model.empty_layout());
+    AutoLayout on_cpu = model.empty_layout();
+    on_cpu.vision_gpu = {};
+    return std::optional(on_cpu);
   }));
   return layouts;
 }

@@ -3,7 +3,9 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "graft/perf/estimate.h"
@@ -28,7 +30,9 @@ struct GpuLayers {
 struct AutoLayout {
   std::vector<GpuLayers> gpus;  // one per GPU of the machine
   bool head_on_gpu = false;     // final norm and lm_head, on the last GPU with layers
-  bool is_whole = false;        // everything on GPUs, the embedding too
+  bool is_whole = false;        // everything on GPUs, the embedding too, but perhaps vision
+  bool has_vision = false;
+  std::optional<std::size_t> vision_gpu = {};  // of vision tower and projector; null: on the CPU
   std::int64_t num_experts = 0;
   std::int64_t num_layers = 0;
   std::int64_t context = 0;         // tokens the KV cache was counted for

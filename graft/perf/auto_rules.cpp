@@ -68,7 +68,13 @@ std::vector<std::size_t> used_gpus(const AutoLayout& layout) {
 std::string rules_text(const AutoLayout& layout) {
   const std::vector<std::size_t> used = used_gpus(layout);
   std::string text;
-  if (layout.is_whole && used.size() == 1) {
+  const bool is_one_gpu = layout.is_whole && used.size() == 1;
+  if (layout.has_vision && !(is_one_gpu && layout.vision_gpu == used.front())) {
+    const std::string kwargs = layout.vision_gpu ? on_gpu(*layout.vision_gpu) : "device: cpu";
+    for (const char* role : {"vision_tower", "multi_modal_projector"})
+      add_rule(text, fmt::format("role: {}", role), kwargs);
+  }
+  if (is_one_gpu) {
     add_rule(text, R"(name: "")", on_gpu(used.front()));
     return text;
   }
@@ -112,10 +118,19 @@ std::string experts_text(const AutoLayout& layout) {
   return "experts on the CPU" + only + copies;
 }
 
+// "; images on cuda:0"
+std::string vision_text(const AutoLayout& layout) {
+  if (!layout.has_vision) return "";
+  return layout.vision_gpu ? fmt::format("; images on cuda:{}", *layout.vision_gpu)
+                           : "; images on the CPU";
+}
+
 std::string summary_text(const AutoLayout& layout) {
   const std::vector<std::size_t> used = used_gpus(layout);
-  if (used.empty()) return "everything on the CPU";
-  if (layout.is_whole) return "everything on " + gpus_text(used);
+  if (used.empty()) return "everything on the CPU" + (layout.vision_gpu ? vision_text(layout) : "");
+  if (layout.is_whole && (!layout.has_vision || layout.vision_gpu == used.front()))
+    return "everything on " + gpus_text(used);
+  if (layout.is_whole) return "the text model on " + gpus_text(used) + vision_text(layout);
   const GpuLayers& last = layout.gpus[used.back()];
   std::string text;
   if (last.last + 1 < layout.num_layers) {
@@ -126,14 +141,15 @@ std::string summary_text(const AutoLayout& layout) {
                        layout.head_on_gpu ? "the embedding" : "embedding and head");
   }
   if (layout.num_experts > 0) text += (text.empty() ? "" : "; ") + experts_text(layout);
-  return text;
+  return text + vision_text(layout);
 }
 
-// Whether GPUs have an operator for every module.
+// Whether GPUs have an operator for every module of the text model.
 bool can_use_gpus(const plan::Blueprint& blueprint) {
   bool can_use = true;
   blueprint.visit([&](const plan::ModuleSpec& module) {
-    if (plan::is_structural(module.role) || std::holds_alternative<ops::NoParams>(module.params))
+    if (plan::is_structural(module.role) || ops::is_vision(module.role) ||
+        std::holds_alternative<ops::NoParams>(module.params))
       return;
     const auto is_operator = [&](const ops::OperatorInfo& op) {
       return op.role == module.role && op.supports(module.params);

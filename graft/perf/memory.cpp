@@ -77,9 +77,9 @@ WeightBytes bytes_on_cpu(const plan::Plan& plan,
 // In panels where GPUs multiply those; older GPUs keep the stored bytes, which are a little fewer.
 std::uint64_t gpu_bytes(const plan::Placement& placement, const plan::WeightSpec& weight) {
   const Role role = placement.module->role;
-  const bool is_packable = (role == Role::Linear || role == Role::Experts) &&
-                           ops::has_cuda_panels(weight.dtype) &&
-                           !has_kwarg(placement, "precision", "f32");
+  const bool is_packable =
+      (role == Role::Linear || role == Role::Experts || ops::is_vision(role)) &&
+      ops::has_cuda_panels(weight.dtype) && !has_kwarg(placement, "precision", "f32");
   const std::int64_t cols = weight.shape.back();
   return is_packable ? static_cast<std::uint64_t>(
                            packing::packed_bytes(weight.dtype, weight.num_elems() / cols, cols))
@@ -115,6 +115,9 @@ WeightBytes absorbed_bytes(const plan::Placement& parent, const plan::ModuleSpec
   }
   return bytes;
 }
+
+// Of a tile of CLIP at 336 pixels, the largest size that LLaVA has.
+constexpr std::int64_t kTileFeatures = 576;
 
 std::uint64_t share_of(std::uint64_t bytes, const plan::Share& share) {
   return static_cast<std::uint64_t>(std::llround(share.held * static_cast<double>(bytes)));
@@ -267,6 +270,19 @@ double attention_scratch_bytes(const plan::ModuleSpec& module, const Workload& l
                       std::min(expanded, static_cast<double>(ops::kMlaExpandedBytes)));
 }
 
+double vision_scratch_bytes(const plan::ModuleSpec& module) {
+  if (const auto* tower = std::get_if<ops::VisionTowerParams>(&module.params)) {
+    const std::int64_t patch = 3 * tower->patch_size * tower->patch_size;
+    return kF32Bytes * static_cast<double>(tower->num_tokens() * (patch + 9 * tower->hidden_size +
+                                                                  tower->intermediate_size));
+  }
+  if (const auto* projector = std::get_if<ops::ProjectorParams>(&module.params)) {
+    return kF32Bytes * static_cast<double>(kTileFeatures *
+                                           (projector->in_features + 2 * projector->hidden_size));
+  }
+  return 0;
+}
+
 std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
                                        const Workload& load,
                                        const HostWeights& host) {
@@ -275,6 +291,7 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
   add_weights(plan, host, devices);
   std::map<Device, double> widest;
   std::map<Device, double> scratch;
+  std::map<Device, double> vision;
   const double cached_tokens = static_cast<double>(cached_tokens_of(*plan.blueprint, load)) *
                                static_cast<double>(load.parallel);
   for (const plan::Placement& placement : plan.placements) {
@@ -284,6 +301,7 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
         state_bytes(*placement.module) * static_cast<double>(load.parallel));
     double& row = widest[placement.decode.device()];
     row = std::max(row, workspace_row_bytes(*placement.module));
+    vision[placement.prefill.device()] += vision_scratch_bytes(*placement.module);
     if (placement.decode.device() == kCpu) continue;
     double& bytes = scratch[placement.decode.device()];
     bytes = std::max({bytes, gathered_head_bytes(placement, load),
@@ -293,6 +311,10 @@ std::map<Device, MemoryUse> memory_use(const plan::Plan& plan,
   const auto rows = static_cast<double>(std::max(load.prefill_tokens, load.parallel));
   for (auto& [device, row] : widest)
     devices[device].workspace = static_cast<std::uint64_t>(row * rows + scratch[device]);
+  for (const auto& [device, bytes] : vision) {  // in the same memory, before a pass
+    devices[device].workspace =
+        std::max(devices[device].workspace, static_cast<std::uint64_t>(bytes));
+  }
   for (const auto& [device, bytes] : stream_buffer_bytes(plan, load))
     devices[device].workspace += bytes;
   const double logits = kF32Bytes * static_cast<double>(load.parallel) *

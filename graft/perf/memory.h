@@ -59,4 +59,8 @@ double workspace_row_bytes(const plan::ModuleSpec& module);
 // with or without absorb_for_prefill: true; 0 for other modules.
 double attention_scratch_bytes(const plan::ModuleSpec& module, const Workload& load, bool absorbs);
 
+// Activations of a vision tower or a projector for one tile of a picture; 0 for other modules. They
+// take the memory of passes, between passes.
+double vision_scratch_bytes(const plan::ModuleSpec& module);
+
 }  // namespace graft::perf

@@ -18,6 +18,7 @@
 #include "graft/plan/resolve.h"
 #include "graft/plan/rules/matcher.h"
 #include "graft/plan/rules/stream_from.h"
+#include "graft/plan/vision_rules.h"
 
 namespace graft::plan {
 namespace {
@@ -43,13 +44,6 @@ bool is_bias(const WeightSpec& weight) {
 // A table of expert ids. Operators convert it to their own integers when they load it.
 bool is_id_table(const WeightSpec& weight) {
   return weight.name.ends_with(".tid2eid");
-}
-
-// Vision modules run on the CPU unless a rule is for them, not for all modules.
-bool names_vision(const Rule& rule) {
-  if (rule.role) return ops::is_vision(*rule.role);
-  const std::string name = rule.name_regex.value_or(rule.class_name);
-  return name.find("ision") != std::string::npos || name.find("rojector") != std::string::npos;
 }
 
 class Planner {
@@ -93,7 +87,8 @@ class Planner {
       placement.weight_bytes += weight.bytes();
     if (const auto winner = matcher_.match(module, stopped_by)) {
       const ResolvedRule& rule = rules_[*winner];
-      const bool is_for_others = ops::is_vision(module.role) && !names_vision(*rule.rule);
+      const bool is_for_others =
+          ops::is_vision(module.role) && !places_vision(rule, module, operators_, default_device_);
       placement.rule = is_for_others ? nullptr : rule.rule;
       if (is_for_others) {
         place_default(placement, nullptr, 0);
@@ -115,13 +110,16 @@ class Planner {
 
   // Default operators, on the devices of `like` or (null) on the default device.
   void place_default(Placement& placement, const Placement* like, int line) {
-    const Device fallback = ops::is_vision(placement.module->role) ? kCpu : default_device_;
+    const ModuleSpec& module = *placement.module;
+    const Device fallback = ops::is_vision(module.role)
+                                ? vision_device(module, operators_, default_device_)
+                                : default_device_;
     const Device decode = like == nullptr ? fallback : like->decode.device();
     placement.out_device = decode;
     placement.decode.place_whole(decode);
     placement.prefill.place_whole(like == nullptr ? decode : like->prefill.device());
-    placement.decode.op = default_operator(*placement.module, decode, line);
-    placement.prefill.op = default_operator(*placement.module, placement.prefill.device(), line);
+    placement.decode.op = default_operator(module, decode, line);
+    placement.prefill.op = default_operator(module, placement.prefill.device(), line);
     place_host(placement);
     check_weights(placement, line);
   }

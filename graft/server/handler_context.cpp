@@ -38,4 +38,17 @@ void HandlerContext::with_model(const http::ExchangePtr& exchange,
           });
 }
 
+void HandlerContext::with_images(const http::ExchangePtr& exchange,
+                                 OrderedJson& messages,
+                                 LoadedModel& model,
+                                 std::function<void()> work) const {
+  const bool can_fetch = images != nullptr && images->is_enabled() && model.llm().has_vision();
+  if (!can_fetch || !has_image_urls(messages)) return work();
+  images->post(exchange, access.client_of(exchange->request()).id,
+               [fetcher = images, &messages, work = std::move(work)] {
+                 fetcher->replace_urls(messages);
+                 work();
+               });
+}
+
 }  // namespace graft::server

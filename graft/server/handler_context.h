@@ -9,13 +9,17 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "graft/base/text/json.h"
 #include "graft/server/access/access.h"
 #include "graft/server/clients/client_meter.h"
 #include "graft/server/generation/generation.h"
 #include "graft/server/http/exchange.h"
 #include "graft/server/http/worker_pool.h"
+#include "graft/server/images/image_fetcher.h"
 #include "graft/server/metrics/metrics.h"
+#include "graft/server/models/loaded_model.h"
 #include "graft/server/models/model_pool.h"
 #include "graft/server/sequences/running.h"
 
@@ -33,6 +37,7 @@ struct HandlerContext {
   api::Pooling pooling = api::Pooling::Mean;
   RunningGenerations& running;
   std::filesystem::path snapshot_dir = {};  // of saved sequences; empty: none are saved
+  ImageFetcher* images = nullptr;           // null: URLs of images are not fetched
 
   GenerationContext generation() const {
     return {.metrics = metrics,
@@ -53,6 +58,26 @@ struct HandlerContext {
                   const std::string& model,
                   std::function<void(Lease lease)> work,
                   std::optional<double> keep_alive_seconds = {}) const;
+
+  // Replaces the URLs of images in the messages, on another thread, then calls `work` there; at
+  // once where there are none or the model reads no images. `work` keeps the messages alive.
+  void with_images(const http::ExchangePtr& exchange,
+                   OrderedJson& messages,
+                   LoadedModel& model,
+                   std::function<void()> work) const;
+
+  // with_model() for a request with a conversation, whose images are fetched: calls work(request,
+  // lease).
+  template <class Request, class Work>
+  void with_conversation(const http::ExchangePtr& exchange, Request request, Work work) const {
+    const std::string model = request.model;
+    auto shared = std::make_shared<Request>(std::move(request));
+    with_model(exchange, model, [this, exchange, shared, work](Lease lease) {
+      LoadedModel& loaded = *lease;
+      with_images(exchange, shared->conversation.messages, loaded,
+                  [shared, work, lease = std::move(lease)] { work(*shared, lease); });
+    });
+  }
 };
 
 }  // namespace graft::server

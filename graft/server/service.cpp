@@ -19,6 +19,7 @@
 #include "graft/server/handler_context.h"
 #include "graft/server/http/server.h"
 #include "graft/server/http/worker_pool.h"
+#include "graft/server/images/image_fetcher.h"
 #include "graft/server/library/model_library.h"
 #include "graft/server/llamacpp/handlers.h"
 #include "graft/server/logs/events.h"
@@ -115,6 +116,7 @@ class Service {
     listening(server_.port());
     systemd_.ready();
     server_.run(hooks());
+    images_.stop();
     response_workers_.stop();
   }
 
@@ -287,6 +289,7 @@ class Service {
   http::WorkerPool response_workers_{2};
   ModelPool models_;
   ModelLibrary library_{config_.hub, models_};
+  ImageFetcher images_{config_.image_hosts};
   const HandlerContext context_ = {.models = models_,
                                    .access = access_,
                                    .metrics = metrics_,
@@ -297,7 +300,8 @@ class Service {
                                    .max_queued_bytes = config_.http.limits.max_buffered_bytes,
                                    .pooling = config_.pooling,
                                    .running = running_,
-                                   .snapshot_dir = config_.snapshot_dir};
+                                   .snapshot_dir = config_.snapshot_dir,
+                                   .images = &images_};
   const MetricHistory history_{HistoryConfig(), [this] { return read_history_sample(context_); }};
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "graft/api/llm.h"
 #include "graft/hub/environment.h"
@@ -33,9 +34,10 @@ struct ServiceConfig {
   RequestLimits limits = {};
   openai::responses::StoreLimits response_store = {};
   api::Pooling pooling = api::Pooling::Mean;
-  hub::Environment hub = {};                // for models that are pulled, created and deleted
-  std::filesystem::path snapshot_dir = {};  // of saved sequences; empty: none are saved
-  bool preload = true;                      // load the first model at startup
+  hub::Environment hub = {};                  // for models that are pulled, created and deleted
+  std::filesystem::path snapshot_dir = {};    // of saved sequences; empty: none are saved
+  std::vector<std::string> image_hosts = {};  // ImageFetcher; empty: no URL of an image is fetched
+  bool preload = true;                        // load the first model at startup
 };
 
 // Serves until SIGTERM or SIGINT. Calls `listening` with the port once clients can connect. Throws

@@ -19,9 +19,11 @@
 #include "graft/ops/operator.h"
 #include "graft/ops/primitives.h"
 #include "graft/ops/registry.h"
+#include "graft/ops/vision/vision_modules.h"
 #include "graft/testing/device_experts.h"
 #include "graft/testing/device_memory.h"
 #include "graft/testing/test_context.h"
+#include "graft/testing/vision/device_vision.h"
 
 namespace graft::ops::testing {
 
@@ -436,6 +438,10 @@ inline void add_test_devices(Registry& registry) {
     twin.make = [cpu](const BuildContext& context) -> std::unique_ptr<Operator> {
       if (cpu->role == Role::Experts && context.host_op != nullptr)
         return make_hybrid_experts(context, std::make_unique<DeviceExpertsForTests>(context));
+      if (cpu->role == Role::VisionTower)
+        return make_vision_tower(context, std::make_unique<TestVision>());
+      if (cpu->role == Role::Projector)
+        return make_projector(context, std::make_unique<TestVision>());
       return on_test_device(cpu->role, cpu->make(context), context);
     };
     registry.add(std::move(twin));

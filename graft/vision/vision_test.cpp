@@ -187,6 +187,64 @@ TEST(VisionDecode, ReadsTheFirstFrameOfGif) {
   EXPECT_EQ(error_of(gif.substr(0, 30)), "GIF image: the file is truncated");
 }
 
+std::string little_endian(std::size_t value, int size) {
+  std::string bytes;
+  for (int i = 0; i < size; ++i)
+    bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+std::string riff_chunk(const std::string& name, const std::string& data) {
+  return name + little_endian(data.size(), 4) + data + std::string(data.size() % 2, '\0');
+}
+
+// Frames of the picture of a file, the first at (x, y), on a canvas.
+std::string animation(const std::string& file,
+                      std::size_t width,
+                      std::size_t height,
+                      std::size_t x) {
+  const std::string picture = file.substr(12);
+  const std::string flags = std::string("\x02\0\0\0", 4);
+  const std::string size = little_endian(width - 1, 3) + little_endian(height - 1, 3);
+  const std::string rest = little_endian(99, 3) + little_endian(66, 3) + little_endian(100, 3);
+  const auto frame = [&](std::size_t at) {
+    return riff_chunk("ANMF",
+                      little_endian(at / 2, 3) + little_endian(2, 3) + rest + '\0' + picture);
+  };
+  const std::string chunks = riff_chunk("VP8X", flags + size) +
+                             riff_chunk("ANIM", std::string(6, '\x7f')) + frame(x) + frame(0);
+  return "RIFF" + little_endian(4 + chunks.size(), 4) + "WEBP" + chunks;
+}
+
+TEST(VisionDecode, ReadsTheFirstFrameOfAnAnimatedWebp) {
+  const std::string file = read_file(fixtures() / "photo.webp");
+  const Image picture = decode(file);
+  const auto width = static_cast<std::size_t>(picture.width + 10);
+  const auto height = static_cast<std::size_t>(picture.height + 6);
+  const std::string animated = animation(file, width, height, 6);
+  const Image canvas = decode(animated);
+  ASSERT_EQ(canvas.width, picture.width + 10);
+  ASSERT_EQ(canvas.height, picture.height + 6);
+  for (std::int64_t y = 0; y < canvas.height; ++y) {
+    for (std::int64_t x = 0; x < canvas.width; ++x) {
+      const std::int64_t inner_x = x - 6;
+      const std::int64_t inner_y = y - 4;
+      const bool is_inside =
+          inner_x >= 0 && inner_x < picture.width && inner_y >= 0 && inner_y < picture.height;
+      for (std::int64_t channel = 0; channel < kChannels; ++channel) {
+        ASSERT_EQ(canvas.pixel(x, y)[channel],
+                  is_inside ? picture.pixel(inner_x, inner_y)[channel] : 0)
+            << x << ", " << y;
+      }
+    }
+  }
+  EXPECT_EQ(error_of(animation(file, width, height, 12)),
+            "WebP image: a frame is larger than the image");
+  EXPECT_EQ(error_of(animated.substr(0, 60)), "WebP image: the data is damaged or truncated");
+  EXPECT_NE(error_of(animated, {.max_pixels = 100}).find("the limit is 100 pixels"),
+            std::string::npos);
+}
+
 TEST(VisionDecode, ReportsWhatIsWrong) {
   EXPECT_EQ(error_of(""), "the image has no bytes");
   EXPECT_EQ(error_of("hello"),

@@ -11,6 +11,7 @@
 #include "graft/base/text/base64.h"
 #include "graft/base/text/json.h"
 #include "graft/testing/checkpoints/llava_chat.h"
+#include "graft/testing/hub/http_peer.h"
 #include "graft/testing/shared_data.h"
 
 #include "tests/program.h"
@@ -163,8 +164,9 @@ TEST_F(Images, RefusesWhatIsNoImage) {
     EXPECT_EQ(reply.status, 400) << reply.body;
     return reply.json()["error"]["message"].get<std::string>();
   };
-  EXPECT_NE(message("https://example.com/a.png").find("'https' URLs are not fetched"),
-            std::string::npos);
+  const std::string url = message("https://example.com/a.png");
+  EXPECT_NE(url.find("'https' URLs are not fetched"), std::string::npos) << url;
+  EXPECT_NE(url.find("--allow-image-urls HOST"), std::string::npos) << url;
   EXPECT_NE(message("data:image/png;base64,!!").find("not base64"), std::string::npos);
   EXPECT_NE(message("data:image/png,abc").find("expected data:image"), std::string::npos);
   EXPECT_NE(message("data:image/png;base64,aGVsbG8=").find("unknown format"), std::string::npos);
@@ -181,6 +183,69 @@ TEST_F(Images, RefusesWhatIsNoImage) {
   Json logprobs = openai(question("gray.png"));
   logprobs["prompt_logprobs"] = 1;
   EXPECT_EQ(post(*server_, kChat, logprobs).status, 400);
+}
+
+// Every API, and a host that is not named.
+TEST(ImageUrls, AreFetchedFromAllowedHosts) {
+  const TempDir folder;
+  fs::create_directory(folder / "llava");
+  write_llava_chat("llava", folder / "llava");
+  const hub::testing::HttpPeer peer([](const hub::testing::PeerRequest& request) {
+    std::ifstream in(picture("photo.webp"), std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    if (request.target == "/photo.webp") return hub::testing::PeerResponse{.body = bytes};
+    if (request.target == "/text") return hub::testing::PeerResponse{.body = "hello"};
+    return hub::testing::PeerResponse{.status = 404};
+  });
+  const hub::testing::HttpPeer other(
+      [](const hub::testing::PeerRequest&) { return hub::testing::PeerResponse{.body = "x"}; });
+  const std::string url = peer.url() + "/photo.webp";
+  const ServerProcess server({"--model", folder / "llava", "--max-model-len", "400",
+                              "--allow-image-urls", "images.example," + peer.url().substr(7)});
+  const auto with_url = [](const std::string& image) {
+    return openai(Json::array({image_part(image), {{"type", "text"}, {"text", "What is it?"}}}));
+  };
+  const Reply chat = post(server, kChat, with_url(url));
+  ASSERT_EQ(chat.status, 200) << chat.body;
+  EXPECT_EQ(chat.json()["usage"]["prompt_tokens"], 5 + 16 + 12);
+  const Reply same = post(server, kChat, openai(question("photo.webp")));
+  EXPECT_EQ(same.json()["choices"][0]["message"], chat.json()["choices"][0]["message"]);
+  const Reply counted =
+      post(server, "/v1/chat/completions/input_tokens", {{"messages", with_url(url)["messages"]}});
+  EXPECT_EQ(counted.json()["input_tokens"], 5 + 16 + 12) << counted.body;
+
+  const Json source = {{"type", "url"}, {"url", url}};
+  const Json blocks = Json::array({{{"type", "image"}, {"source", source}}});
+  const Reply messages = post(server, "/v1/messages",
+                              {{"model", "llava"},
+                               {"max_tokens", 6},
+                               {"messages", {{{"role", "user"}, {"content", blocks}}}}});
+  EXPECT_EQ(messages.status, 200) << messages.body;
+  const Json parts = Json::array({{{"type", "input_image"}, {"image_url", url}}});
+  const Reply response =
+      post(server, "/v1/responses",
+           {{"input", {{{"role", "user"}, {"content", parts}}}}, {"max_output_tokens", 6}});
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_EQ(peer.requests().size(), 4);
+
+  const auto refused = [&](const std::string& image) {
+    const Reply reply = post(server, kChat, with_url(image));
+    EXPECT_EQ(reply.status, 400) << reply.body;
+    return reply.body;
+  };
+  EXPECT_NE(refused(other.url() + "/x").find("messages[0].content[0].image_url.url: the host"),
+            std::string::npos);
+  EXPECT_TRUE(other.requests().empty());
+  EXPECT_NE(refused(peer.url() + "/missing").find("status 404"), std::string::npos);
+  EXPECT_NE(refused(peer.url() + "/text").find("unknown format"), std::string::npos);
+  EXPECT_NE(refused("ftp://images.example/x").find("'ftp' URLs are not fetched"),
+            std::string::npos);
+}
+
+TEST(ImageUrls, RefusesMalformedHosts) {
+  const Outcome outcome = run_program({"serve", "--allow-image-urls", "http://a.example"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("expected HOST or HOST:PORT"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Images, RunTakesImageFiles) {

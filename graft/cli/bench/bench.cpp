@@ -19,6 +19,7 @@
 #include "graft/base/system/system.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/bench/bench_engine.h"
+#include "graft/cli/bench/bench_lora.h"
 #include "graft/cli/bench/bench_peer.h"
 #include "graft/cli/bench/bench_serve.h"
 #include "graft/cli/bench/bench_sessions.h"
@@ -261,6 +262,7 @@ void add_bench(Command& app) {
   bench->add_flag("--json", options->json, "Print JSON");
   add_engine_benches(*bench);
   add_structured_bench(*bench);
+  add_lora_bench(*bench);
   add_sessions_bench(*bench);
   add_serve_bench(*bench);
   bench->callback([options, bench, batch_sizes] {

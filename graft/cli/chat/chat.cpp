@@ -58,6 +58,8 @@ std::string prompt_text(const Session& session) {
 void run_turn(LineEditor& editor, ChatState& state) {
   try {
     const Input input = read_input(editor, prompt_text(*state.session));
+    for (const std::filesystem::path& path : input.images)
+      attach_image(path, state);
     switch (input.kind) {
       case Input::Kind::End:
         state.is_over = true;

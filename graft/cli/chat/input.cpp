@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "graft/base/text/ascii.h"
+#include "graft/cli/chat/dropped_images.h"
 #include "graft/cli/text_file.h"
 
 namespace graft::cli {
@@ -52,6 +54,11 @@ Input read_input(LineEditor& editor, const std::string& prompt) {
   if (text.empty()) return {};
   if (text.starts_with(kQuotes))
     return read_quoted(editor, std::string(text.substr(kQuotes.size())));
+  DroppedImages dropped = take_dropped_images(std::string(text));
+  if (!dropped.paths.empty()) {
+    const auto kind = dropped.text.empty() ? Input::Kind::Nothing : Input::Kind::Message;
+    return {.kind = kind, .text = expand_files(dropped.text), .images = std::move(dropped.paths)};
+  }
   if (text.starts_with('/') && !is_file(text))
     return {.kind = Input::Kind::Command, .text = std::string(text)};
   return {.kind = Input::Kind::Message, .text = expand_files(std::string(text))};

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "graft/cli/chat/line_editor.h"
 
@@ -14,6 +16,7 @@ struct Input {
 
   Kind kind = Kind::Nothing;
   std::string text;
+  std::vector<std::filesystem::path> images = {};  // files in the line, see dropped_images.h
 };
 
 // The next message or command ("/help"). Lines between """ are one message, without expansion of

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "graft/base/error.h"
 #include "graft/cli/chat/answer_printer.h"
 #include "graft/cli/chat/clipboard.h"
+#include "graft/cli/chat/dropped_images.h"
 #include "graft/cli/terminal.h"
 #include "graft/plan/report.h"
 
@@ -125,8 +127,7 @@ void think(const std::string& argument, ChatState& state) {
 
 void image(const std::string& argument, ChatState& state) {
   require(argument, "file");
-  state.session->add_image(argument);
-  print_dim(fmt::format("{} before the next message", argument));
+  attach_image(typed_path(argument), state);
 }
 
 void rules(const std::string& /*argument*/, ChatState& state) {
@@ -195,6 +196,11 @@ void print_answer(const std::string& text, bool is_retry, ChatState& state) {
 
 std::span<const std::string_view> slash_command_names() {
   return kCommandNames;
+}
+
+void attach_image(const std::filesystem::path& path, ChatState& state) {
+  state.session->add_image(path);
+  print_dim(fmt::format("{} before the next message", path.string()));
 }
 
 void run_slash_command(const std::string& line, ChatState& state) {

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -22,6 +23,9 @@ struct ChatState {
 
 // Prints the answer to `text`, or with `is_retry` another answer to the last message.
 void print_answer(const std::string& text, bool is_retry, ChatState& state);
+
+// Puts the image of a file before the next message, and says so. Throws Error.
+void attach_image(const std::filesystem::path& path, ChatState& state);
 
 // Names without "/", in the order of /help.
 std::span<const std::string_view> slash_command_names();

@@ -15,6 +15,10 @@ std::uint64_t salt_with(std::uint64_t cache_salt, const AdapterRef& adapter) {
   return std::max<std::uint64_t>(XXH3_64bits(both.data(), sizeof(both)), 1);
 }
 
+std::uint64_t share_of(std::uint64_t client, const AdapterRef& adapter) {
+  return adapter == nullptr ? client : salt_with(client, adapter);
+}
+
 Adapters::Adapters(models::OpenModel& open) : model_(open.model()) {
   for (const AdapterInfo& info : open.adapters()) {
     const auto index = static_cast<std::int32_t>(loaded_.size());

@@ -28,6 +28,10 @@ using AdapterRef = std::shared_ptr<const LoadedAdapter>;
 // with equal matrices and scales, under any name.
 std::uint64_t salt_with(std::uint64_t cache_salt, const AdapterRef& adapter);
 
+// Sequence::client of a request: slots and prompt tokens are shared equally between clients, and
+// between the adapters of a client, so that many requests of one adapter do not delay another's.
+std::uint64_t share_of(std::uint64_t client, const AdapterRef& adapter);
+
 class Adapters {
  public:
   // With the adapters that the model was opened with.

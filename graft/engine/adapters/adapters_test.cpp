@@ -2,6 +2,7 @@
 
 #include "graft/engine/adapters/adapters.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -203,6 +204,29 @@ TEST(EngineAdapters, SavedSequencesContinueWithTheirs) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("the adapter 'b'"), std::string::npos) << error.what();
   }
+}
+
+// All requests are of one client: those of one adapter do not delay another adapter's.
+TEST(EngineAdapters, ShareTheSlotsEqually) {
+  models::OpenModel open(golden_checkpoint("llama"), with_adapters());
+  EngineConfig config = adapter_config();
+  config.max_num_seqs = 2;
+  Engine engine(open, nullptr, config);
+  RequestId last_of_a = 0;
+  for (int i = 0; i < 6; ++i)
+    last_of_a = engine.add(request_for(engine, "a", 20));
+  const RequestId of_b = engine.add(request_for(engine, "b", 20));
+  const RequestId of_base = engine.add(request_for(engine, "", 20));
+  std::vector<RequestId> ended;
+  while (engine.has_work()) {
+    for (const Update& update : engine.step()) {
+      if (update.finish) ended.push_back(update.id.request);
+    }
+  }
+  const auto place = [&](RequestId id) { return std::ranges::find(ended, id) - ended.begin(); };
+  EXPECT_LT(place(of_b), 4);
+  EXPECT_LT(place(of_base), 5);
+  EXPECT_EQ(place(last_of_a), 7);
 }
 
 // Preempted sequences are computed again, with their adapter.

@@ -126,7 +126,7 @@ RequestId Engine::restore(Snapshot snapshot,
   }
   sequence->id = {.request = new_id(id), .sample = 0};
   sequence->seed = snapshot.seed;
-  sequence->client = client;
+  sequence->client = share_of(client, sequence->adapter);
   sequence->priority = snapshot.priority;
   sequence->table = salted_table(snapshot.cache_salt);
   sequence->uses_long_rope = snapshot.uses_long_rope;

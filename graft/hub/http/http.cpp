@@ -9,8 +9,11 @@
 #include <mutex>
 #include <utility>
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "graft/base/check.h"
@@ -21,7 +24,6 @@
 namespace graft::hub {
 namespace {
 
-constexpr long kMaxRedirects = 10;
 constexpr std::size_t kMaxHeaders = 200;
 constexpr std::size_t kMaxErrorBody = 64U << 10U;
 
@@ -42,6 +44,18 @@ bool is_transient_error(CURLcode code) {
 template <class Value>
 void set(void* curl, CURLoption option, Value value) {
   GRAFT_CHECK(curl_easy_setopt(curl, option, value) == CURLE_OK, "curl option ", option);
+}
+
+// "127.0.0.1", "::1"; empty for other families.
+std::string address_text(const sockaddr& address) {
+  std::array<char, INET6_ADDRSTRLEN> text = {};
+  const void* bytes = nullptr;
+  if (address.sa_family == AF_INET) bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  if (address.sa_family == AF_INET6)
+    bytes = &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+  const bool is_text = bytes != nullptr &&
+                       ::inet_ntop(address.sa_family, bytes, text.data(), text.size()) != nullptr;
+  return is_text ? text.data() : std::string();
 }
 
 bool read_number(std::string_view text, std::uint64_t& value) {
@@ -86,6 +100,7 @@ struct HttpClient::Transfer {
   std::string problem = {};  // why a callback ended the transfer
   bool has_ignored_range = false;
   std::exception_ptr exception = {};  // of the sink
+  std::string refused_address = {};   // by HttpConfig::allows_address
 
   bool is_success() const { return response.status == 200 || response.status == 206; }
 
@@ -168,6 +183,24 @@ struct HttpClient::Transfer {
     } catch (...) {
       transfer.exception = std::current_exception();
       return 0;
+    }
+  }
+
+  // Opens a socket to an address that is allowed.
+  static curl_socket_t on_socket(void* self,
+                                 curlsocktype /*purpose*/,
+                                 curl_sockaddr* address) noexcept {
+    auto& transfer = *static_cast<Transfer*>(self);
+    try {
+      const std::string text = address_text(address->addr);
+      if (!transfer.config.allows_address(text)) {
+        transfer.refused_address = text;
+        return CURL_SOCKET_BAD;
+      }
+      return ::socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    } catch (...) {
+      transfer.exception = std::current_exception();
+      return CURL_SOCKET_BAD;
     }
   }
 
@@ -285,8 +318,10 @@ void set_protocols(void* curl, bool is_https) {
 }
 
 void set_limits(void* curl, const HttpConfig& config) {
-  set(curl, CURLOPT_FOLLOWLOCATION, 1L);
-  set(curl, CURLOPT_MAXREDIRS, kMaxRedirects);
+  set(curl, CURLOPT_FOLLOWLOCATION, config.max_redirects > 0 ? 1L : 0L);
+  set(curl, CURLOPT_MAXREDIRS, static_cast<long>(config.max_redirects));
+  set(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(config.total_seconds * 1000));
+  if (!config.has_proxy) set(curl, CURLOPT_PROXY, "");
   set(curl, CURLOPT_NOSIGNAL, 1L);
   set(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(config.connect_seconds * 1000));
   set(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
@@ -314,6 +349,10 @@ bool HttpClient::attempt(Transfer& transfer) {
   set(curl_, CURLOPT_HEADERDATA, &transfer);
   set(curl_, CURLOPT_XFERINFOFUNCTION, &Transfer::on_progress);
   set(curl_, CURLOPT_XFERINFODATA, &transfer);
+  if (config_.allows_address) {
+    set(curl_, CURLOPT_OPENSOCKETFUNCTION, &Transfer::on_socket);
+    set(curl_, CURLOPT_OPENSOCKETDATA, &transfer);
+  }
   if (request.range) {
     set(curl_, CURLOPT_RANGE,
         fmt::format("{}-{}", request.range->begin + transfer.num_received, request.range->end - 1)
@@ -332,9 +371,14 @@ bool HttpClient::attempt(Transfer& transfer) {
   char* url = nullptr;
   curl_easy_getinfo(curl_, CURLINFO_EFFECTIVE_URL, &url);
   transfer.response.url = url == nullptr ? request.url : url;
+  if (curl_easy_getinfo(curl_, CURLINFO_REDIRECT_URL, &url) == CURLE_OK && url != nullptr)
+    transfer.response.redirect = url;
   if (transfer.has_ignored_range) return true;
   const bool is_last = transfer.attempt >= config_.max_attempts;
   if (code != CURLE_OK) {
+    if (!transfer.refused_address.empty()) {
+      fail(request.url, ": its address ", transfer.refused_address, " is not allowed");
+    }
     if (is_transient_error(code) && !is_last) return false;
     const bool is_unreachable = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_CONNECT;
     fail(request.url, ": ", curl_easy_strerror(code), " (", transfer.attempt,

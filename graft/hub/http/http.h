@@ -35,6 +35,12 @@ struct HttpConfig {
   double max_retry_after_seconds = 300;  // a server that wants a longer pause is an Error
   double connect_seconds = 15;
   double stall_seconds = 30;  // without a byte
+  double total_seconds = 0;   // of an attempt; 0: unlimited
+  int max_redirects = 10;     // 0: a redirect is returned
+  bool has_proxy = true;      // false: proxies of the environment are not used
+  // Whether to connect to an IP address, in its usual form; empty: to any. A connection is refused
+  // after the name was resolved, so a name cannot hide its address.
+  std::function<bool(const std::string& address)> allows_address = {};
   std::stop_token stop = {};  // ends a request with Cancelled
 };
 
@@ -63,6 +69,7 @@ struct HttpRequest {
 struct HttpResponse {
   int status = 0;
   std::string url = {};                             // after redirects
+  std::string redirect = {};                        // absolute, of a redirect not followed
   std::map<std::string, std::string> headers = {};  // lower-case names; X-… also of the redirects
   std::string body = {};
 

@@ -13,6 +13,8 @@
 #include <xxhash.h>
 
 #include "graft/base/error.h"
+#include "graft/base/text/ascii.h"
+#include "graft/base/text/str.h"
 #include "graft/formats/name_index.h"
 #include "graft/formats/tensor_spec.h"
 #include "graft/models/families/family.h"
@@ -198,6 +200,33 @@ class Resolver {
   std::set<const LoraPair*> used_;
 };
 
+// Of "meta-llama/Llama-3.1-8B" or a path: "llama318b".
+std::string base_key(std::string_view name) {
+  while (name.ends_with('/'))
+    name.remove_suffix(1);
+  std::string key;
+  for (const char c : lower_case(name.substr(name.rfind('/') + 1))) {
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) key += c;
+  }
+  return key;
+}
+
+// The folders of a hub's cache are named by commit.
+bool is_commit(std::string_view name) {
+  return name.size() == 40 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// Variants of a base model have its name in theirs, so that only unrelated names differ.
+std::string other_base_text(const formats::AdapterFile& file, const std::string& model) {
+  const std::string named = base_key(file.base_model());
+  const std::string here = base_key(model);
+  const bool is_known = !named.empty() && !here.empty() && !is_commit(model) && !is_commit(named);
+  if (!is_known || named.find(here) != std::string::npos || here.find(named) != std::string::npos)
+    return "";
+  return str(file.path().string(), ": the adapter is for ", file.base_model(),
+             ", the model is named ", model);
+}
+
 std::uint64_t identity_of(const std::vector<AdapterModule>& modules) {
   std::uint64_t hash = 1;
   const auto add = [&](const void* data, std::size_t size) {
@@ -259,6 +288,7 @@ Adapter::Adapter(AdapterSource source, const Checkpoint& base, const plan::Bluep
   }
   modules_ = Resolver(*file, base, blueprint, source_.scale).resolve();
   identity_ = identity_of(modules_);
+  base_warning_ = other_base_text(*file, base.config().name);
 }
 
 std::uint64_t Adapter::bytes() const {

@@ -42,6 +42,9 @@ class Adapter {
   const AdapterSource& source() const { return source_; }
   const std::string& name() const { return source_.name; }
   const std::vector<AdapterModule>& modules() const { return modules_; }
+  // That the adapter's file names another base model than the one it is on, although the shapes
+  // fit; empty: the names agree, or one of them is unknown.
+  const std::string& base_warning() const { return base_warning_; }
   std::uint64_t bytes() const;  // of all matrices
   std::int64_t max_rank() const;
   // Hash of the matrices, their modules and scales: equal in every process, never 0.
@@ -54,6 +57,7 @@ class Adapter {
   AdapterSource source_;
   std::vector<AdapterModule> modules_;
   std::uint64_t identity_ = 0;
+  std::string base_warning_;
 };
 
 }  // namespace graft::models

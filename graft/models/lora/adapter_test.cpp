@@ -163,6 +163,26 @@ TEST(Adapter, NamesTheTensorThatDoesNotFit) {
   EXPECT_NE(missing.find("lora_B.weight"), std::string::npos) << missing;
 }
 
+// The shapes fit; the adapter's file names another base.
+TEST(Adapter, WarnsAboutTheNameOfAnotherBase) {
+  const TempDir folder;
+  const auto warnings = [&](const char* name) {
+    fs::copy(golden_checkpoint("llama"), folder / name, fs::copy_options::recursive);
+    std::vector<std::string> lines;
+    OpenOptions options;
+    options.adapters = {{.name = "a", .path = golden_adapter("llama-lora-a")}};
+    options.load.on_warning = [&](const std::string& line) { lines.push_back(line); };
+    OpenModel(folder / name, options);
+    return lines;
+  };
+  EXPECT_TRUE(warnings("My-Llama-8B").empty());
+  const std::vector<std::string> lines = warnings("mistral");
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("the adapter is for ../../golden/llama, the model is named mistral"),
+            std::string::npos)
+      << lines[0];
+}
+
 TEST(Adapter, NamesTheModuleThatCannotHaveOne) {
   const TempDir folder;
   const auto checkpoint = open_checkpoint(golden_checkpoint("llama"));

@@ -157,6 +157,13 @@ void LoraLayers::clear(std::int32_t adapter) {
   bytes = {};
 }
 
+std::optional<std::int32_t> LoraLayers::first() const {
+  for (std::size_t i = 0; i < bytes_of_adapter_.size(); ++i) {
+    if (!bytes_of_adapter_[i].empty()) return static_cast<std::int32_t>(i);
+  }
+  return std::nullopt;
+}
+
 std::map<Device, std::uint64_t> LoraLayers::bytes_of(const Adapter& adapter,
                                                      const plan::Plan& plan) {
   std::map<Device, std::uint64_t> bytes;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ class LoraLayers {
   // has changed.
   void set(std::int32_t adapter, const Adapter& source);
   void clear(std::int32_t adapter);
+  std::optional<std::int32_t> first() const;  // an adapter that is set
   // Bytes of all adapters by device.
   const std::map<Device, std::uint64_t>& bytes() const { return bytes_; }
   static std::map<Device, std::uint64_t> bytes_of(const Adapter& adapter, const plan::Plan& plan);

@@ -8,6 +8,7 @@
 
 #include "graft/ops/primitives.h"
 #include "graft/ops/registry.h"
+#include "graft/ops/vision/vision_modules.h"
 
 namespace graft::ops::cpu {
 
@@ -32,6 +33,7 @@ std::unique_ptr<Operator> make_kv_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_state_cache_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_router_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_experts_cpu(const BuildContext& context);
+std::unique_ptr<VisionPrimitives> make_vision_primitives();
 std::unique_ptr<Operator> make_vision_tower_cpu(const BuildContext& context);
 std::unique_ptr<Operator> make_projector_cpu(const BuildContext& context);
 

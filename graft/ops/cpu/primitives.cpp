@@ -12,6 +12,7 @@
 #include "graft/base/check.h"
 #include "graft/kernels/cpu/table.h"
 #include "graft/ops/cpu/linear.h"
+#include "graft/ops/cpu/lora.h"
 #include "graft/ops/cpu/operators.h"
 #include "graft/ops/cpu/workers.h"
 #include "graft/ops/profiler.h"
@@ -19,9 +20,9 @@
 namespace graft::ops::cpu {
 namespace {
 
-// Null: not packed, not a LinearCpu, with columns in another order than x, or changed by adapters.
-const LinearCpu* as_packed(const LinearCall& call, const Pass& pass) {
-  if (!call.linear.is_native || call.linear->is_adapted(pass)) return nullptr;
+// Null: not packed, not a LinearCpu, or with columns in another order than x.
+const LinearCpu* as_packed(const LinearCall& call) {
+  if (!call.linear.is_native) return nullptr;
   const auto& linear = static_cast<const LinearCpu&>(*call.linear);
   return linear.packed().empty() || linear.has_column_order() ? nullptr : &linear;
 }
@@ -166,14 +167,15 @@ class CpuPrimitives final : public Primitives {
     return fusions;
   }
 
-  // Packed layers go through one parallel loop: x is quantized once, threads synchronize once.
+  // Packed layers go through one parallel loop: x is quantized once, threads synchronize once. So
+  // do the adapters of all of them.
   void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) override {
     GRAFT_DCHECK(calls.size() <= kMaxProducts, calls.size(), " layers");
     std::array<PackedProduct, kMaxProducts> products;
     std::vector<const std::string*> names;
     std::size_t count = 0;
     for (const LinearCall& call : calls) {
-      const LinearCpu* linear = as_packed(call, pass);
+      const LinearCpu* linear = as_packed(call);
       if (linear == nullptr) {
         call.linear->apply(x, call.y, pass);
         continue;
@@ -185,9 +187,14 @@ class CpuPrimitives final : public Primitives {
     const std::string name = fused_name(pass, names);
     const ProfileScope profile(pass, kCpu, name);
     multiply(x.f32, std::span(products).first(count), pass);
+    std::vector<LoraAddition> additions;
     for (const LinearCall& call : calls) {
-      if (const LinearCpu* linear = as_packed(call, pass)) linear->add_bias(call.y);
+      const LinearCpu* linear = as_packed(call);
+      if (linear == nullptr) continue;
+      linear->add_bias(call.y);
+      if (linear->is_adapted(pass)) additions.push_back({.layer = linear->lora(), .y = call.y});
     }
+    if (!additions.empty()) add_lora_group(x.f32, additions, pass);
   }
 
   Activation gate_up(const Activation& x,
@@ -196,8 +203,9 @@ class CpuPrimitives final : public Primitives {
                      MlpParams::Gate function,
                      ActivationFormat wanted,
                      Pass& pass) override {
-    const LinearCpu* gate_proj = as_packed(gate, pass);
-    const LinearCpu* up_proj = as_packed(up, pass);
+    const bool is_adapted = gate.linear->is_adapted(pass) || up.linear->is_adapted(pass);
+    const LinearCpu* gate_proj = is_adapted ? nullptr : as_packed(gate);
+    const LinearCpu* up_proj = is_adapted ? nullptr : as_packed(up);
     if (gate_proj == nullptr || up_proj == nullptr || gate_proj->has_bias() ||
         up_proj->has_bias()) {
       return Primitives::gate_up(x, gate, up, function, wanted, pass);

@@ -174,12 +174,16 @@ class VisionCpu final : public VisionPrimitives {
 
 }  // namespace
 
+std::unique_ptr<VisionPrimitives> make_vision_primitives() {
+  return std::make_unique<VisionCpu>();
+}
+
 std::unique_ptr<Operator> make_vision_tower_cpu(const BuildContext& context) {
-  return make_vision_tower(context, std::make_unique<VisionCpu>());
+  return make_vision_tower(context, make_vision_primitives());
 }
 
 std::unique_ptr<Operator> make_projector_cpu(const BuildContext& context) {
-  return make_projector(context, std::make_unique<VisionCpu>());
+  return make_projector(context, make_vision_primitives());
 }
 
 }  // namespace graft::ops::cpu

@@ -1,13 +1,18 @@
-// Adapters of a layer on a GPU.
+// Adapters of a layer on a GPU, in 16 bits where these hold every value of the matrices.
 
-#include "graft/ops/lora.h"
+#include "graft/ops/cuda/lora.h"
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include <cuda_fp16.h>
 #include <cuda_runtime_api.h>
 
 #include "graft/base/check.h"
@@ -20,9 +25,33 @@
 namespace graft::ops::cuda {
 namespace {
 
-Buffer upload_matrix(const std::vector<float>& values, Device device) {
-  Buffer buffer(values.size() * sizeof(float), device);
-  copy_in_order(device.index, buffer.data(), values.data(), buffer.size(), cudaMemcpyHostToDevice);
+using kernels::cuda::LoraType;
+
+// BF16, F16 or F32: the smallest one that has all values.
+LoraType type_of(const LoraMatrices& matrices) {
+  const auto all = [&](auto is_exact) {
+    return std::ranges::all_of(matrices.a, is_exact) && std::ranges::all_of(matrices.b, is_exact);
+  };
+  if (all([](float value) { return (std::bit_cast<std::uint32_t>(value) & 0xffffU) == 0; }))
+    return LoraType::BF16;
+  const bool is_f16 = all([](float value) { return __half2float(__float2half(value)) == value; });
+  return is_f16 ? LoraType::F16 : LoraType::F32;
+}
+
+Buffer upload_matrix(const std::vector<float>& values, LoraType type, Device device) {
+  std::vector<std::uint16_t> halves;
+  if (type != LoraType::F32) {
+    halves.resize(values.size());
+    std::ranges::transform(values, halves.begin(), [&](float value) {
+      return type == LoraType::BF16
+                 ? static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16U)
+                 : std::bit_cast<std::uint16_t>(__float2half(value));
+    });
+  }
+  const auto bytes =
+      type == LoraType::F32 ? std::as_bytes(std::span(values)) : std::as_bytes(std::span(halves));
+  Buffer buffer(bytes.size(), device);
+  copy_in_order(device.index, buffer.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
   return buffer;
 }
 
@@ -42,17 +71,26 @@ class LoraLayerCuda final : public LoraLayer {
     if (num_rows == 0) return;
     CudaContext& gpu = cuda_context(device_, pass);
     const Workspace::Scope scope(pass.workspace);
-    const TensorView low = pass.workspace.f32({num_rows * size_.heads, max_rank_});
-    kernels::cuda::add_lora(
-        {.entries = reinterpret_cast<const kernels::cuda::LoraEntry*>(table_.data()),
-         .adapters = gpu.adapters(pass.lora->are_logit_rows) + first_row,
-         .rows = num_rows,
-         .heads = size_.heads,
-         .in = size_.in,
-         .out = size_.out,
-         .max_rank = max_rank_},
-        {x.data, x.row_stride, x.head_stride}, {y.data, y.row_stride, y.head_stride}, low.f32(),
-        gpu.stream());
+    kernels::cuda::LoraGroup group = {
+        .num_jobs = 1,
+        .adapters = gpu.adapters(pass.lora->are_logit_rows) + first_row,
+        .rows = num_rows,
+        .heads = size_.heads,
+        .in = size_.in,
+        .x = {x.data, x.row_stride, x.head_stride}};
+    group.jobs[0] = job({y.data, y.row_stride, y.head_stride}, num_rows, pass);
+    kernels::cuda::add_lora(group, gpu.stream());
+  }
+
+  // Its scratch memory is in the pass's workspace.
+  kernels::cuda::LoraJob job(const kernels::cuda::LoraRowsView& y,
+                             std::int64_t num_rows,
+                             Pass& pass) const {
+    return {.entries = reinterpret_cast<const kernels::cuda::LoraEntry*>(table_.data()),
+            .out = size_.out,
+            .max_rank = max_rank_,
+            .y = y,
+            .low = pass.workspace.f32({num_rows * size_.heads, max_rank_}).f32()};
   }
 
  private:
@@ -67,9 +105,6 @@ class LoraLayerCuda final : public LoraLayer {
     const std::int64_t b_elems = matrices.rank * size_.out;
     const std::int64_t a_heads = static_cast<std::int64_t>(matrices.a.size()) / a_elems;
     const std::int64_t b_heads = static_cast<std::int64_t>(matrices.b.size()) / b_elems;
-    std::vector<float> a = matrices.a;
-    for (float& value : a)
-      value *= matrices.scale;
     std::vector<float> b(matrices.b.size());
     for (std::int64_t head = 0; head < b_heads; ++head) {
       for (std::int64_t out = 0; out < size_.out; ++out) {
@@ -79,13 +114,16 @@ class LoraLayerCuda final : public LoraLayer {
         }
       }
     }
-    Memory memory = {.a = upload_matrix(a, device_), .b = upload_matrix(b, device_)};
-    entries_[static_cast<std::size_t>(adapter)] = {
-        .a = reinterpret_cast<const float*>(memory.a.data()),
-        .b = reinterpret_cast<const float*>(memory.b.data()),
-        .a_head_elems = a_heads > 1 ? a_elems : 0,
-        .b_head_elems = b_heads > 1 ? b_elems : 0,
-        .rank = matrices.rank};
+    const LoraType type = type_of(matrices);
+    Memory memory = {.a = upload_matrix(matrices.a, type, device_),
+                     .b = upload_matrix(b, type, device_)};
+    entries_[static_cast<std::size_t>(adapter)] = {.a = memory.a.data(),
+                                                   .b = memory.b.data(),
+                                                   .a_head_elems = a_heads > 1 ? a_elems : 0,
+                                                   .b_head_elems = b_heads > 1 ? b_elems : 0,
+                                                   .rank = matrices.rank,
+                                                   .scale = matrices.scale,
+                                                   .type = type};
     memory_[static_cast<std::size_t>(adapter)] = std::move(memory);
     upload_table();
   }
@@ -114,6 +152,22 @@ class LoraLayerCuda final : public LoraLayer {
 };
 
 }  // namespace
+
+void add_lora_group(TensorView x, std::span<const LoraAddition> additions, Pass& pass) {
+  GRAFT_CHECK(additions.size() <= kernels::cuda::kMaxLoraJobs, additions.size(), " layers");
+  if (additions.empty() || x.rows() == 0) return;
+  CudaContext& gpu = cuda_context(x.device, pass);
+  const Workspace::Scope scope(pass.workspace);
+  kernels::cuda::LoraGroup group = {.adapters = gpu.adapters(pass.lora->are_logit_rows),
+                                    .rows = x.rows(),
+                                    .in = x.cols(),
+                                    .x = {x.f32(), x.cols()}};
+  for (const LoraAddition& addition : additions) {
+    const auto& layer = static_cast<const LoraLayerCuda&>(*addition.layer);
+    group.jobs[group.num_jobs++] = layer.job({addition.y.f32(), addition.y.cols()}, x.rows(), pass);
+  }
+  kernels::cuda::add_lora(group, gpu.stream());
+}
 
 std::unique_ptr<LoraLayer> make_lora_layer(Device device, const LoraSize& size) {
   return std::make_unique<LoraLayerCuda>(device, size);

@@ -28,6 +28,8 @@ std::unique_ptr<Operator> make_kv_cache_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_state_cache_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_router_cuda(const BuildContext& context);
 std::unique_ptr<Operator> make_experts_cuda(const BuildContext& context);
+std::unique_ptr<Operator> make_vision_tower_cuda(const BuildContext& context);
+std::unique_ptr<Operator> make_projector_cuda(const BuildContext& context);
 
 // Does not throw; without a GPU it adds nothing.
 void register_cuda(Registry& registry);

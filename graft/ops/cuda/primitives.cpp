@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <span>
 #include <vector>
 
+#include "graft/base/check.h"
 #include "graft/kernels/cuda/attention/qk_norm_rope_store.h"
 #include "graft/kernels/cuda/elementwise.h"
+#include "graft/kernels/cuda/linear/lora.h"
 #include "graft/kernels/cuda/row_scales.h"
 #include "graft/ops/cuda/attention/kv_cache.h"
 #include "graft/ops/cuda/linear.h"
+#include "graft/ops/cuda/lora.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/products.h"
 #include "graft/ops/cuda/rms_norm.h"
@@ -27,9 +32,8 @@ bool is_native_or_none(const Child<Op>& child) {
   return !child || child.is_native;
 }
 
-// Grouped linear layers are native too. Layers that adapters change are called one by one.
-bool can_fuse(const LinearCall& call, const Pass& pass) {
-  if (call.linear->is_adapted(pass)) return false;
+// Grouped linear layers are native too.
+bool can_fuse(const LinearCall& call) {
   const auto* linear =
       call.linear.is_native ? dynamic_cast<const LinearCuda*>(call.linear.op) : nullptr;
   return linear != nullptr && !linear->has_column_order();
@@ -132,23 +136,32 @@ class CudaPrimitives final : public Primitives {
 
   std::span<const Fusion> fusions() const override { return cuda_fusions(); }
 
-  // x is converted once for all layers, and layers of one weight type share a launch.
+  // x is converted once for all layers, and layers of one weight type share a launch; so do the
+  // adapters of all layers.
   void linear_group(const Activation& x, std::span<const LinearCall> calls, Pass& pass) override {
     std::vector<Product> products;
     std::vector<const std::string*> names;
+    std::vector<LoraAddition> additions;
     for (const LinearCall& call : calls) {
-      if (!can_fuse(call, pass)) {
+      if (!can_fuse(call)) {
         call.linear->apply(x, call.y, pass);
         continue;
       }
       const auto& linear = static_cast<const LinearCuda&>(*call.linear);
       products.push_back(linear.product(call.y));
+      if (linear.is_adapted(pass)) additions.push_back({.layer = linear.lora(), .y = call.y});
       if (pass.profiler != nullptr) names.push_back(&linear.module());
     }
     if (products.empty()) return;
     const std::string name = fused_name(pass, names);
     const ProfileScope profile(pass, x.device(), name);
     multiply(x, products, cuda_context(x.device(), pass), pass.workspace);
+    GRAFT_CHECK(additions.empty() || x.has_f32(), "adapters need the input of layers as f32");
+    for (std::span<const LoraAddition> rest = additions; !rest.empty();) {
+      const std::size_t count = std::min(rest.size(), kernels::cuda::kMaxLoraJobs);
+      add_lora_group(x.f32, rest.first(count), pass);
+      rest = rest.subspan(count);
+    }
   }
 
   Activation gate_up(const Activation& x,

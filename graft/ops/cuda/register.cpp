@@ -40,6 +40,8 @@ constexpr std::array kFactories = {
     Factory{"cuda.experts", make_experts_cuda},
     Factory{"cuda.mlp", make_mlp},
     Factory{"cuda.moe", make_moe},
+    Factory{"cuda.vision_tower", make_vision_tower_cuda},
+    Factory{"cuda.multi_modal_projector", make_projector_cuda},
 };
 
 }  // namespace

@@ -107,9 +107,28 @@ std::vector<OperatorInfo> block_operators() {
                       "device"}};
 }
 
+bool has_short_heads(const Params& params) {
+  const auto* tower = std::get_if<VisionTowerParams>(&params);
+  return tower == nullptr || tower->hidden_size / tower->num_heads <= kMaxVisionHeadDim;
+}
+
+std::vector<OperatorInfo> vision_operators() {
+  return {{.name = "cuda.vision_tower",
+           .role = Role::VisionTower,
+           .summary = "CLIP vision tower",
+           .kwargs = {precision_kwarg()},
+           .fits = has_short_heads},
+          {.name = "cuda.multi_modal_projector",
+           .role = Role::Projector,
+           .summary = "linear, activation, linear",
+           .kwargs = {precision_kwarg()}}};
+}
+
 std::vector<OperatorInfo> make_cuda_operators() {
   std::vector<OperatorInfo> all = leaf_operators();
   for (OperatorInfo& info : block_operators())
+    all.push_back(std::move(info));
+  for (OperatorInfo& info : vision_operators())
     all.push_back(std::move(info));
   for (OperatorInfo& info : all) {
     info.device = DeviceType::Cuda;

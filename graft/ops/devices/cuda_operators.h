@@ -26,6 +26,9 @@ inline constexpr std::size_t kGatheredHeadBytes = std::size_t{256} << 20U;
 // all rows of the pass are.
 inline constexpr std::int64_t kMlaAbsorbedRows = 1024;
 
+// Max size of the heads that cuda.vision_tower computes: towers with larger ones run on the CPU.
+inline constexpr std::int64_t kMaxVisionHeadDim = 128;
+
 // Sparse attention on a GPU: cuda.mla processes as many rows at a time as have selected latents of
 // this many bytes (cuda.compressed_attention: entries and tokens), cuda.indexer as many as have
 // scores of this many bytes. A row of DeepSeek-V3.2 has 2.4 MB of latents, and 640 KB of scores at

@@ -8,10 +8,9 @@
 namespace graft::ops {
 namespace {
 
-TEST(CudaOperators, ImplementEveryRoleOfTheCpuButVision) {
+TEST(CudaOperators, ImplementEveryRoleOfTheCpu) {
   const Registry registry = builtin_operators();
   for (const OperatorInfo* cpu : registry.all()) {
-    if (is_vision(cpu->role)) continue;
     EXPECT_TRUE(std::ranges::any_of(cuda_operators(), [&](const OperatorInfo& info) {
       return info.role == cpu->role;
     })) << cpu->name;

@@ -6,16 +6,6 @@
 #include "graft/ops/profiler.h"
 
 namespace graft::ops {
-namespace {
-
-// Adapters multiply f32.
-template <class Op>
-ActivationFormat wanted_format(const Op& op, std::int64_t rows, const Pass& pass) {
-  return pass.lora == nullptr ? op.input_format(rows) : ActivationFormat::F32;
-}
-
-}  // namespace
-
 void DecoderLayer::forward(Hidden& hidden, const Pass& caller) const {
   Pass pass = on(device, caller);
   const ProfileScope profile(pass, device, name);
@@ -27,14 +17,14 @@ void DecoderLayer::forward(Hidden& hidden, const Pass& caller) const {
 
   Activation input = h;
   if (hidden.has_pending_add) {
-    input = input_layernorm->forward_add(x, y, h, wanted_format(*self_attn, x.rows(), pass), pass);
+    input = input_layernorm->forward_add(x, y, h, self_attn->input_format(x.rows()), pass);
   } else {
     input_layernorm->forward(x, h, pass);
   }
   self_attn->forward(input, y, pass);
   if (post_self_attn_layernorm != nullptr) post_self_attn_layernorm->forward(y, y, pass);
 
-  input = post_attention_layernorm->forward_add(x, y, h, wanted_format(*mlp, x.rows(), pass), pass);
+  input = post_attention_layernorm->forward_add(x, y, h, mlp->input_format(x.rows()), pass);
   mlp->forward(input, y, pass);
   if (post_mlp_layernorm != nullptr) post_mlp_layernorm->forward(y, y, pass);
   hidden.has_pending_add = true;

@@ -60,20 +60,16 @@ void count_tokens(const http::ExchangePtr& exchange,
 
 void add_routes(Router& router, const HandlerContext& context) {
   router.add("POST", "/v1/messages", [&context](const http::ExchangePtr& exchange) {
-    auto request = read_messages_request(parse_body(exchange->take_body()));
-    const std::string model = request.model;
-    context.with_model(exchange, model,
-                       [&context, exchange, request = std::move(request)](Lease lease) {
-                         create(context, exchange, request, std::move(lease));
-                       });
+    context.with_conversation(exchange, read_messages_request(parse_body(exchange->take_body())),
+                              [&context, exchange](const MessagesRequest& request, Lease lease) {
+                                create(context, exchange, request, std::move(lease));
+                              });
   });
   router.add("POST", "/v1/messages/count_tokens", [&context](const http::ExchangePtr& exchange) {
-    auto request = read_count_request(parse_body(exchange->take_body()));
-    const std::string model = request.model;
-    context.with_model(exchange, model,
-                       [exchange, request = std::move(request)](const Lease& lease) {
-                         count_tokens(exchange, request, *lease);
-                       });
+    context.with_conversation(exchange, read_count_request(parse_body(exchange->take_body())),
+                              [exchange](const MessagesRequest& request, const Lease& lease) {
+                                count_tokens(exchange, request, *lease);
+                              });
   });
 }
 

@@ -211,8 +211,8 @@ void tokenize(const http::ExchangePtr& exchange, const OrderedJson& body, Loaded
 }
 
 // The prompt tokens of a chat request.
-void count_chat(const http::ExchangePtr& exchange, const OrderedJson& body, LoadedModel& model) {
-  const api::ChatPrompt prompt = chat_prompt(model, read_chat_request(body).conversation);
+void count_chat(const http::ExchangePtr& exchange, const ChatRequest& request, LoadedModel& model) {
+  const api::ChatPrompt prompt = chat_prompt(model, request.conversation);
   exchange->respond({.body = input_tokens_body(static_cast<std::size_t>(prompt.num_tokens()))});
 }
 
@@ -239,13 +239,19 @@ void add_api(Router& router, const HandlerContext& context, const std::string& r
   router.add("POST", root + "/chat/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_chat_request(parse_body(exchange->take_body()));
     context.check_priority(exchange->request(), request.priority);
-    const std::string model = request.model;
-    context.with_model(exchange, model,
-                       [&context, exchange, request = std::move(request)](Lease lease) {
-                         chat(context, exchange, request, std::move(lease));
-                       });
+    context.with_conversation(exchange, std::move(request),
+                              [&context, exchange](const ChatRequest& chat_request, Lease lease) {
+                                chat(context, exchange, chat_request, std::move(lease));
+                              });
   });
-  router.add("POST", root + "/chat/completions/input_tokens", on_model(context, count_chat));
+  router.add("POST", root + "/chat/completions/input_tokens",
+             [&context](const http::ExchangePtr& exchange) {
+               context.with_conversation(
+                   exchange, read_chat_request(parse_body(exchange->take_body())),
+                   [exchange](const ChatRequest& request, const Lease& lease) {
+                     count_chat(exchange, request, *lease);
+                   });
+             });
   router.add("POST", root + "/completions", [&context](const http::ExchangePtr& exchange) {
     auto request = read_completion_request(parse_body(exchange->take_body()));
     context.check_priority(exchange->request(), request.priority);

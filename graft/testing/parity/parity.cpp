@@ -61,7 +61,7 @@ std::vector<ParityCase> cases_of(Role role) {
       return experts_cases();
     case Role::Model:
     case Role::Layer:
-    case Role::VisionTower:  // on CPUs only: graft/models/vision_golden_test.cpp
+    case Role::VisionTower:  // whole images: tests/gpu/vision_test.cpp
     case Role::Projector:
       return {};
   }

@@ -22,7 +22,7 @@ namespace graft::server::openai::responses {
 namespace {
 
 using StorePtr = std::shared_ptr<ResponseStore>;
-using TurnPtr = std::shared_ptr<const Turn>;
+using TurnPtr = std::shared_ptr<Turn>;
 
 void generate(const HandlerContext& context,
               const StorePtr& store,
@@ -74,7 +74,19 @@ TurnPtr take_turn(const HandlerContext& context,
                   const StorePtr& store,
                   const http::ExchangePtr& exchange) {
   const std::uint64_t client = context.access.client_of(exchange->request()).id;
-  return std::make_shared<const Turn>(read_turn(parse_body(exchange->take_body()), *store, client));
+  return std::make_shared<Turn>(read_turn(parse_body(exchange->take_body()), *store, client));
+}
+
+// with_model(), after the images of the turn's messages were fetched.
+void with_turn(const HandlerContext& context,
+               const http::ExchangePtr& exchange,
+               const TurnPtr& turn,
+               const std::function<void(const Lease& lease)>& work) {
+  context.with_model(exchange, turn->request.model, [&context, exchange, turn, work](Lease lease) {
+    LoadedModel& model = *lease;
+    context.with_images(exchange, turn->request.conversation.messages, model,
+                        [turn, work, lease = std::move(lease)] { work(lease); });
+  });
 }
 
 void create(const HandlerContext& context,
@@ -82,8 +94,8 @@ void create(const HandlerContext& context,
             const http::ExchangePtr& exchange) {
   const TurnPtr turn = take_turn(context, store, exchange);
   context.check_priority(exchange->request(), turn->request.priority);
-  context.with_model(exchange, turn->request.model, [&context, store, exchange, turn](Lease lease) {
-    generate(context, store, exchange, turn, std::move(lease));
+  with_turn(context, exchange, turn, [&context, store, exchange, turn](const Lease& lease) {
+    generate(context, store, exchange, turn, lease);
   });
 }
 
@@ -91,7 +103,7 @@ void count_tokens(const HandlerContext& context,
                   const StorePtr& store,
                   const http::ExchangePtr& exchange) {
   const TurnPtr turn = take_turn(context, store, exchange);
-  context.with_model(exchange, turn->request.model, [exchange, turn](const Lease& lease) {
+  with_turn(context, exchange, turn, [exchange, turn](const Lease& lease) {
     const std::size_t count = turn_prompt(*lease, turn->request).tokens.size();
     exchange->respond({.body = input_tokens_body(count)});
   });
