@@ -141,6 +141,7 @@ class Engine {
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
   std::optional<grammar::OutputMatcher> new_matcher(const SamplingParams& params) const;
   grammar::TokenBits allowed_tokens(const Sequence& sequence) const;
+  bool cut_lines(Sequence& sequence, std::string& text) const;
   void follow_grammar(Sequence& sequence, TokenId token, std::optional<Finish>& stop) const;
   std::string sampling_failure(const Sequence& sequence) const;
   void check_files() const;

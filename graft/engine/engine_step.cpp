@@ -227,6 +227,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     }
     fork->uses_long_rope = sequence.uses_long_rope;
     fork->detokenizer = new_detokenizer(sequence.params);
+    fork->lines = sequence.lines;
     fork->matcher = sequence.matcher;
     fork->num_cached = sequence.num_cached;
     fork->arrived = sequence.arrived;
@@ -252,7 +253,8 @@ SamplingContext Engine::context_of(Sequence& sequence) const {
           .output = sequence.output(),
           .eos_token_ids = eos_token_ids_,
           .seed = sequence.seed,
-          .counts = &sequence.counts};
+          .counts = &sequence.counts,
+          .tokenizer = tokenizer_};
 }
 
 void Engine::run_sampler(Sample& sample) {
@@ -300,12 +302,23 @@ void Engine::append_token(Sample& sample) {
     } else if (sequence.num_known_output() == sequence.params.min_tokens) {
       sequence.detokenizer->set_stops(sequence.params.stop);
     }
+    if (cut_lines(sequence, update.text)) stop = {.reason = FinishReason::Length};
   }
   if (stop) {
     finish(sequence, *std::move(stop), std::move(update));
   } else {
     pending_.push_back(std::move(update));
   }
+}
+
+// Whether the output ends with `text`, of which the rest is cut off.
+bool Engine::cut_lines(Sequence& sequence, std::string& text) const {
+  if (!sequence.lines) return false;
+  const auto time = Clock::now() - *sequence.first_token;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  if (!sequence.lines->cut(text, ms)) return false;
+  sequence.detokenizer = nullptr;  // what it holds comes after the end
+  return true;
 }
 
 // The output ends as soon as nothing can follow, whatever min_tokens and ignore_eos ask for.
