@@ -117,7 +117,8 @@ class Engine {
       SequenceLogits logits;
     };
     std::vector<Row> rows;
-    bool is_sampled = false;  // by the device; otherwise the logits are on the host
+    bool is_sampled = false;    // by the device; otherwise the logits are on the host
+    bool is_unsampled = false;  // sample_step() follows
   };
 
   // Blocks on their way to or from the memory of tier entries.
@@ -147,7 +148,13 @@ class Engine {
   void check_files() const;
   void run_step();
   std::optional<Step> start(const Schedule& schedule);
-  std::optional<ops::BatchSampling> device_sampling(const Schedule& schedule);
+  bool can_sample_on_device(const Schedule& schedule);
+  bool samples_later(const Schedule& schedule);
+  ops::BatchSampling device_sampling(const Schedule& schedule);
+  void sample_step(Step& step);
+  void add_device_row(Sequence& sequence,
+                      std::int64_t num_output,
+                      ops::BatchSampling& sampling) const;
   void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();

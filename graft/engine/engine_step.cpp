@@ -38,6 +38,7 @@ void Engine::run_step() {
     too_long.push_back(sequences_.at(sequence->id));
   std::optional<Step> next = start(schedule);
   finish_in_flight();
+  if (next && next->is_unsampled) sample_step(*next);
   in_flight_ = std::move(next);
   if (in_flight_ && !can_run_ahead(*in_flight_)) finish_in_flight();
   for (const auto& sequence : too_long) {
@@ -52,10 +53,15 @@ std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
   load_blocks(schedule);
   if (schedule.empty()) return std::nullopt;
   check_files();
-  std::optional<ops::BatchSampling> sampling = device_sampling(schedule);
+  const bool is_sampled = can_sample_on_device(schedule);
+  const bool is_unsampled = is_sampled && samples_later(schedule);
+  std::optional<ops::BatchSampling> sampling;
+  if (is_sampled && !is_unsampled) sampling = device_sampling(schedule);
   encode_images(schedule);
-  Step step = {.rows = {}, .is_sampled = sampling.has_value()};
-  const std::vector<SequenceLogits> logits = runner_.start(schedule, std::move(sampling));
+  Step step = {.rows = {}, .is_sampled = is_sampled, .is_unsampled = is_unsampled};
+  const std::vector<SequenceLogits> logits = is_unsampled
+                                                 ? runner_.start_unsampled(schedule)
+                                                 : runner_.start(schedule, std::move(sampling));
   for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
     const ScheduledSequence& scheduled = schedule.sequences[i];
     step.rows.push_back({.sequence = sequences_.at(scheduled.sequence->id),
@@ -78,29 +84,63 @@ void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   sequence.is_last_in_flight = is_full(sequence, sequence.num_output());
 }
 
-// Nothing when only the host can sample: one sequence needs its logits.
-std::optional<ops::BatchSampling> Engine::device_sampling(const Schedule& schedule) {
-  if (!runner_.can_sample(schedule)) return std::nullopt;
+// False when one sequence needs its logits on the host.
+bool Engine::can_sample_on_device(const Schedule& schedule) {
+  if (!runner_.can_sample(schedule)) return false;
+  return std::ranges::none_of(schedule.sequences, [](const ScheduledSequence& scheduled) {
+    const Sequence& sequence = *scheduled.sequence;
+    return sequence.is_embedding() || sequence.params.prompt_logprobs ||
+           (scheduled.is_complete() && (sequence.params.n > 1 || needs_host(sequence.params)));
+  });
+}
+
+// Whether the parameters depend on tokens that the device may not have sampled yet. The pass does
+// not wait for them: masks of structured output are found while it runs.
+bool Engine::samples_later(const Schedule& schedule) {
+  if (!open_.model().can_run_ahead()) return false;
+  return std::ranges::any_of(schedule.sequences, [](const ScheduledSequence& scheduled) {
+    return scheduled.is_complete() && depends_on_output(scheduled.sequence->params);
+  });
+}
+
+ops::BatchSampling Engine::device_sampling(const Schedule& schedule) {
   ops::BatchSampling sampling;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
     Sequence& sequence = *scheduled.sequence;
-    if (sequence.is_embedding() || sequence.params.prompt_logprobs) return std::nullopt;
-    if (!scheduled.is_complete()) continue;
-    if (sequence.params.n > 1 || needs_host(sequence.params)) return std::nullopt;
-    const grammar::TokenBits allowed = allowed_tokens(sequence);
-    SamplingContext context = context_of(sequence);
-    context.allowed = allowed;
-    add_device_row(context, sequence.num_output(), sampling);
+    if (scheduled.is_complete()) add_device_row(sequence, sequence.num_output(), sampling);
   }
   return sampling;
 }
 
+void Engine::add_device_row(Sequence& sequence,
+                            std::int64_t num_output,
+                            ops::BatchSampling& sampling) const {
+  const grammar::TokenBits allowed = allowed_tokens(sequence);
+  SamplingContext context = context_of(sequence);
+  context.allowed = allowed;
+  engine::add_device_row(context, num_output, sampling);
+}
+
+// The tokens of the step before are known. Sequences that ended with them have a row in this step,
+// whose token is dropped.
+void Engine::sample_step(Step& step) {
+  ops::BatchSampling sampling;
+  for (const Step::Row& row : step.rows) {
+    if (!row.is_complete) continue;
+    Sequence& sequence = *row.sequence;
+    if (sequence.state == SequenceState::Finished) {
+      sampling.rows.emplace_back();
+    } else {
+      add_device_row(sequence, sequence.num_known_output(), sampling);
+    }
+  }
+  open_.model().sample(sampling);
+  step.is_unsampled = false;
+}
+
 // Whether the next step can be started before the tokens of this one are known.
 bool Engine::can_run_ahead(const Step& step) const {
-  if (!step.is_sampled || !open_.model().can_run_ahead()) return false;
-  return std::ranges::none_of(step.rows, [](const Step::Row& row) {
-    return row.is_complete && depends_on_output(row.sequence->params);
-  });
+  return step.is_sampled && open_.model().can_run_ahead();
 }
 
 // Weights that were read from a damaged file are zeros.
