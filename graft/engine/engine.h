@@ -148,13 +148,6 @@ class Engine {
   void check_files() const;
   void run_step();
   std::optional<Step> start(const Schedule& schedule);
-  bool can_sample_on_device(const Schedule& schedule);
-  bool samples_later(const Schedule& schedule);
-  ops::BatchSampling device_sampling(const Schedule& schedule);
-  void sample_step(Step& step);
-  void add_device_row(Sequence& sequence,
-                      std::int64_t num_output,
-                      ops::BatchSampling& sampling) const;
   void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
@@ -173,6 +166,14 @@ class Engine {
   bool is_full(const Sequence& sequence, std::int64_t num_output) const;
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
+  // sampling/engine_sampling.cpp
+  bool can_sample_on_device(const Schedule& schedule);
+  bool samples_later(const Schedule& schedule);
+  ops::BatchSampling device_sampling(const Schedule& schedule);
+  void sample_step(Step& step);
+  void add_device_row(Sequence& sequence,
+                      std::int64_t num_output,
+                      ops::BatchSampling& sampling) const;
   // tiers/engine_tiers.cpp
   void open_tiers();
   void close_tiers() noexcept;

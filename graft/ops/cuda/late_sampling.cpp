@@ -13,7 +13,7 @@ namespace graft::ops::cuda {
 namespace {
 
 // The masks of 16 sequences and 150,000 tokens take 300 kB.
-constexpr std::size_t kMinInputBytes = std::size_t{1} << 20U;
+constexpr std::size_t kMinParameterBytes = std::size_t{1} << 20U;
 
 }  // namespace
 
@@ -45,7 +45,7 @@ void LateSampling::upload(const CudaStream& stream) {
   const std::size_t bytes = values_.size() * sizeof(std::int32_t);
   if (bytes > inputs_.size()) {
     stream.wait();  // kernels may still read the old buffer
-    const std::size_t size = std::max(2 * bytes, kMinInputBytes);
+    const std::size_t size = std::max(2 * bytes, kMinParameterBytes);
     inputs_ = Buffer(size, device_);
     staging_ = Buffer::staging(size, device_);
   }
