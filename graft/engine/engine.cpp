@@ -216,8 +216,9 @@ void Engine::check(const Request& request) const {
   }
   if (request.params.n > config_.max_num_seqs)
     fail("n is ", request.params.n, ", max_num_seqs is ", config_.max_num_seqs);
-  if (tokenizer_ == nullptr && needs_tokenizer(request.params))
-    fail("stop strings, limits of lines and infill need a tokenizer, but the model has none");
+  const char* text = what_needs_tokenizer(request.params);
+  if (tokenizer_ == nullptr && text != nullptr)
+    fail(text, " need a tokenizer, but the model has none");
   new_matcher(request.params);  // compiles the grammar, on the thread of the caller
 }
 

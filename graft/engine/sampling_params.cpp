@@ -101,10 +101,12 @@ void validate(const SamplingParams& params, std::int64_t vocab_size) {
   check.finish();
 }
 
-bool needs_tokenizer(const SamplingParams& params) {
+const char* what_needs_tokenizer(const SamplingParams& params) {
+  if (!params.stop.empty()) return "stop strings";
+  if (params.min_indent > 0 || params.max_line_ms) return "limits of lines";
   const bool has_infill =
       params.steps && std::ranges::find(*params.steps, SamplingStep::Infill) != params.steps->end();
-  return has_infill || !params.stop.empty() || params.min_indent > 0 || params.max_line_ms;
+  return has_infill ? "infill steps" : nullptr;
 }
 
 }  // namespace graft::engine

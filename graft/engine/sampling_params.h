@@ -15,7 +15,7 @@ using graft::TokenId;
 
 // Throws one Error that lists the invalid parameters.
 void validate(const SamplingParams& params, std::int64_t vocab_size);
-// Whether they concern the text of tokens.
-bool needs_tokenizer(const SamplingParams& params);
+// What of them concerns the text of tokens: "stop strings"; null: nothing.
+const char* what_needs_tokenizer(const SamplingParams& params);
 
 }  // namespace graft::engine
