@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "graft/base/text/json.h"
 #include "graft/cli/chat/session.h"
 
 namespace graft::cli {
@@ -22,6 +23,9 @@ struct ChatState {
 
 // Prints the answer to `text`, or with `is_retry` another answer to the last message.
 void print_answer(const std::string& text, bool is_retry, ChatState& state);
+
+// A call of a tool: its name and arguments.
+std::string call_text(const OrderedJson& call);
 
 // Names without "/", in the order of /help.
 std::span<const std::string_view> slash_command_names();
