@@ -144,7 +144,7 @@ TEST(LlamaCppResponse, WritesOneObject) {
   EXPECT_EQ(json["timings"]["predicted_per_second"], 4);
 }
 
-TEST(LlamaCppResponse, WritesTheFieldsThatAreAskedFor) {
+TEST(LlamaCppResponse, WritesTheRequestedFields) {
   CompletionWriter writer({.model = "m",
                            .wants_logprobs = false,
                            .fields = {"content", "timings/prompt_n", "no/such", ""}});
