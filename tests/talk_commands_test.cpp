@@ -154,6 +154,32 @@ TEST(ChatCommand, RetryAnswersAgainAndFullContextMayStop) {
   EXPECT_EQ(run_quietly({"chat", "--save", "/none/x"}, "").exit_code, 2);
 }
 
+TEST(ChatCommand, ShowsCallsOfToolsAndAsksForResults) {
+  const TempDir folder;
+  const std::string tools = folder / "tools.json";
+  std::ofstream(tools) << R"([{"type": "function", "function": {"name": "buy_item",
+    "description": "Buy an item in the shop", "parameters": {"type": "object", "properties": {
+    "item": {"type": "string", "description": "The item to buy"},
+    "quantity": {"type": "integer", "description": "How many to buy"}},
+    "required": ["item", "quantity"]}}}])";
+  const std::string file = folder / "saved.json";
+  const std::vector<std::string> words = {
+      "chat", "--temperature", "0", "--tools", tools, "--system", "Use the tools when they help."};
+  const Outcome chat =
+      run_quietly(words, "Please order 3 units of thimble.\n/save " + file + "\n{\"price\": 18}\n");
+  EXPECT_EQ(chat.exit_code, 0) << chat.err;
+  EXPECT_NE(chat.out.find("buy_item {\"item\": \"thimble\", \"quantity\": 3}\n"), std::string::npos)
+      << chat.out;
+  EXPECT_NE(chat.out.find("I bought 3 of the item thimble for 18 coins."), std::string::npos)
+      << chat.out;
+  EXPECT_EQ(chat.out.find("<tool_call>"), std::string::npos) << chat.out;
+  // The call is still open in the file.
+  const Outcome resumed = run_quietly(words, "/load " + file + "\n{\"price\": 18}\n");
+  EXPECT_NE(resumed.out.find("for 18 coins."), std::string::npos) << resumed.out << resumed.err;
+  std::ofstream(tools) << R"([{"type": "web_search"}])";
+  expect_user_error(run_quietly(words, ""), "tools[0].type: 'web_search' is not supported");
+}
+
 TEST(ChatCommand, AcceptsKtransformersFlags) {
   // A name, and a folder with a tokenizer of its own.
   for (const char* path : {"org/name", GRAFT_SOURCE_DIR "/tests/sprout"}) {

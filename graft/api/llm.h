@@ -39,6 +39,7 @@ using graft::PromptImage;
 using graft::RequestId;
 using graft::Sample;
 using graft::SamplingParams;
+using graft::SamplingStep;
 using graft::SequenceId;
 using graft::StepInfo;
 using graft::SubmitOptions;

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <span>
 
 #include "graft/base/error.h"
 #include "graft/base/text/base64.h"
@@ -23,8 +24,19 @@ OrderedJson image_part(const std::filesystem::path& path) {
   if (bytes.size() > max_bytes)
     fail(path.string(), ": the image is larger than ", bytes_text(max_bytes));
   if (bytes.empty()) fail(path.string(), ": is empty");
+  try {
+    vision::decode_image(std::as_bytes(std::span(bytes)));
+  } catch (const Error& problem) {
+    fail(path.string(), ": ", problem.what());
+  }
   return {{"type", "image_url"},
           {"image_url", {{"url", "data:image;base64," + base64_encode(bytes)}}}};
+}
+
+void check_takes_images(const api::LLM& llm, const char* option) {
+  if (llm.has_vision()) return;
+  fail(option, ": the model ", llm.source().config().name,
+       " has no vision tower: it reads no images");
 }
 
 OrderedJson user_message(const std::string& text, std::span<const OrderedJson> images) {

@@ -216,8 +216,9 @@ void Engine::check(const Request& request) const {
   }
   if (request.params.n > config_.max_num_seqs)
     fail("n is ", request.params.n, ", max_num_seqs is ", config_.max_num_seqs);
-  if (tokenizer_ == nullptr && !request.params.stop.empty())
-    fail("stop strings need a tokenizer, but the model has none");
+  const char* text = what_needs_tokenizer(request.params);
+  if (tokenizer_ == nullptr && text != nullptr)
+    fail(text, " need a tokenizer, but the model has none");
   new_matcher(request.params);  // compiles the grammar, on the thread of the caller
 }
 
@@ -248,6 +249,8 @@ Sequence& Engine::add_sequence(std::shared_ptr<Sequence> owned) {
   sequence.arrival_order = next_arrival_++;
   sequence.arrived = Clock::now();
   if (!sequence.is_embedding()) sequence.detokenizer = new_detokenizer(sequence.params);
+  const bool has_line_limits = sequence.params.min_indent > 0 || sequence.params.max_line_ms;
+  if (has_line_limits) sequence.lines.emplace(sequence.params);
   sequences_.emplace(sequence.id, std::move(owned));
   scheduler_.add(sequence);
   return sequence;
@@ -294,7 +297,11 @@ bool Engine::abort(RequestId request) {
 }
 
 void Engine::finish(Sequence& sequence, Finish reason, Update update) {
-  if (sequence.detokenizer) update.text += sequence.detokenizer->finish();
+  if (sequence.detokenizer) {
+    std::string rest = sequence.detokenizer->finish();
+    if (sequence.lines) sequence.lines->cut(rest, 0);
+    update.text += rest;
+  }
   update.finish = std::move(reason);
   update.num_prompt = sequence.num_prompt;
   update.num_cached = sequence.num_cached;

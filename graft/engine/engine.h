@@ -117,7 +117,8 @@ class Engine {
       SequenceLogits logits;
     };
     std::vector<Row> rows;
-    bool is_sampled = false;  // by the device; otherwise the logits are on the host
+    bool is_sampled = false;    // by the device; otherwise the logits are on the host
+    bool is_unsampled = false;  // sample_step() follows
   };
 
   // Blocks on their way to or from the memory of tier entries.
@@ -141,12 +142,12 @@ class Engine {
   std::unique_ptr<tokenizer::Detokenizer> new_detokenizer(const SamplingParams& params) const;
   std::optional<grammar::OutputMatcher> new_matcher(const SamplingParams& params) const;
   grammar::TokenBits allowed_tokens(const Sequence& sequence) const;
+  bool cut_lines(Sequence& sequence, std::string& text) const;
   void follow_grammar(Sequence& sequence, TokenId token, std::optional<Finish>& stop) const;
   std::string sampling_failure(const Sequence& sequence) const;
   void check_files() const;
   void run_step();
   std::optional<Step> start(const Schedule& schedule);
-  std::optional<ops::BatchSampling> device_sampling(const Schedule& schedule);
   void mark_in_flight(Step::Row& row, std::int64_t num_tokens);
   bool can_run_ahead(const Step& step) const;
   void finish_in_flight();
@@ -165,6 +166,14 @@ class Engine {
   bool is_full(const Sequence& sequence, std::int64_t num_output) const;
   void finish(Sequence& sequence, Finish reason, Update update);
   void fail_running(const std::string& message);
+  // sampling/engine_sampling.cpp
+  bool can_sample_on_device(const Schedule& schedule);
+  bool samples_later(const Schedule& schedule);
+  ops::BatchSampling device_sampling(const Schedule& schedule);
+  void sample_step(Step& step);
+  void add_device_row(Sequence& sequence,
+                      std::int64_t num_output,
+                      ops::BatchSampling& sampling) const;
   // tiers/engine_tiers.cpp
   void open_tiers();
   void close_tiers() noexcept;

@@ -98,6 +98,13 @@ class OnDevices : public testing::Test {
     params.temperature = 0;
     return params;
   }
+  // Its next distribution depends on the tokens before.
+  static SamplingParams penalized() {
+    SamplingParams params;
+    params.top_k = 9;
+    params.repetition_penalty = 1.3;
+    return params;
+  }
   static SamplingParams top_k(std::int64_t k) {
     SamplingParams params;
     params.top_k = k;
@@ -194,7 +201,7 @@ TEST_P(EngineDevices, CapturedGraphsAreKeyedByTheirOutput) {
   Engine cpu_engine(cpu, nullptr, config());
   Engine device_engine(device, nullptr, config());
   for (const SamplingParams& params :
-       {greedy(), top_k(5), logprobs, top_k(40), top_k(6), greedy()}) {
+       {greedy(), top_k(5), logprobs, penalized(), top_k(40), top_k(6), penalized(), greedy()}) {
     const std::vector<Request> three = {request(1, params), request(2, params), request(3, params)};
     const Outputs want = run(cpu_engine, three);
     for (const auto& [id, output] : run(device_engine, three))
@@ -251,7 +258,7 @@ TEST_P(EngineDevices, StepsInFlightChangeNoToken) {
   SamplingParams params;
   params.max_tokens = 24;
   for (TokenId i = 0; i < 9; ++i) {
-    params.repetition_penalty = i == 7 ? 1.2 : 1.0;
+    params.repetition_penalty = i == 3 || i == 7 ? 1.2 : 1.0;
     params.temperature = 0.3 * i;
     requests.push_back(request(20 + i, params));
   }
@@ -274,20 +281,23 @@ TEST_P(EngineDevices, StepsInFlightChangeNoToken) {
 }
 
 // On one device every call starts a step, and the last one finishes it; otherwise each does both.
+// Also where the parameters of a step depend on tokens of the one before: the pass does not.
 TEST_P(EngineDevices, EveryStepIsStartedAhead) {
   OpenModel open(folder(), placed());
-  Engine engine(open, nullptr, config());
-  engine.add(request(1, greedy()));
-  int num_calls = 0;
-  for (; engine.has_work(); ++num_calls)
-    engine.step();
-  EXPECT_EQ(num_calls, GetParam().rules == kDeviceOnly ? 11 : 10);
+  for (const SamplingParams& params : {greedy(), penalized()}) {
+    Engine engine(open, nullptr, config());
+    engine.add(request(1, params));
+    int num_calls = 0;
+    for (; engine.has_work(); ++num_calls)
+      engine.step();
+    EXPECT_EQ(num_calls, GetParam().rules == kDeviceOnly ? 11 : 10);
+  }
 }
 
 // A request is aborted, paused and resumed, or saved after every number of steps, beside another.
 TEST_P(EngineDevices, ChangesWhileAStepIsInFlight) {
   OpenModel open(folder(), placed());
-  const std::vector<Request> two = {request(1, greedy()), request(2, top_k(9))};
+  const std::vector<Request> two = {request(1, greedy()), request(2, penalized())};
   const auto want = tokens_of(open, two);
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) /
                                      (std::string("in-flight-") + GetParam().name + ".graft");
@@ -332,7 +342,7 @@ TEST_P(EngineDevices, ChangesWhileAStepIsInFlight) {
 // and the next requests give the usual output.
 TEST_P(EngineDevices, FailureEndsOnlyRunningSequences) {
   OpenModel open(folder(), placed());
-  const std::vector<Request> two = {request(1, greedy()), request(2, top_k(9))};
+  const std::vector<Request> two = {request(1, greedy()), request(2, penalized())};
   const auto want = tokens_of(open, two);
   Engine engine(open, nullptr, config());
   std::int64_t num_failures = 0;

@@ -38,6 +38,7 @@ void Engine::run_step() {
     too_long.push_back(sequences_.at(sequence->id));
   std::optional<Step> next = start(schedule);
   finish_in_flight();
+  if (next && next->is_unsampled) sample_step(*next);
   in_flight_ = std::move(next);
   if (in_flight_ && !can_run_ahead(*in_flight_)) finish_in_flight();
   for (const auto& sequence : too_long) {
@@ -52,10 +53,15 @@ std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
   load_blocks(schedule);
   if (schedule.empty()) return std::nullopt;
   check_files();
-  std::optional<ops::BatchSampling> sampling = device_sampling(schedule);
+  const bool is_sampled = can_sample_on_device(schedule);
+  const bool is_unsampled = is_sampled && samples_later(schedule);
+  std::optional<ops::BatchSampling> sampling;
+  if (is_sampled && !is_unsampled) sampling = device_sampling(schedule);
   encode_images(schedule);
-  Step step = {.rows = {}, .is_sampled = sampling.has_value()};
-  const std::vector<SequenceLogits> logits = runner_.start(schedule, std::move(sampling));
+  Step step = {.rows = {}, .is_sampled = is_sampled, .is_unsampled = is_unsampled};
+  const std::vector<SequenceLogits> logits = is_unsampled
+                                                 ? runner_.start_unsampled(schedule)
+                                                 : runner_.start(schedule, std::move(sampling));
   for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
     const ScheduledSequence& scheduled = schedule.sequences[i];
     step.rows.push_back({.sequence = sequences_.at(scheduled.sequence->id),
@@ -78,29 +84,9 @@ void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   sequence.is_last_in_flight = is_full(sequence, sequence.num_output());
 }
 
-// Nothing when only the host can sample: one sequence needs its logits.
-std::optional<ops::BatchSampling> Engine::device_sampling(const Schedule& schedule) {
-  if (!runner_.can_sample(schedule)) return std::nullopt;
-  ops::BatchSampling sampling;
-  for (const ScheduledSequence& scheduled : schedule.sequences) {
-    Sequence& sequence = *scheduled.sequence;
-    if (sequence.is_embedding() || sequence.params.prompt_logprobs) return std::nullopt;
-    if (!scheduled.is_complete()) continue;
-    if (sequence.params.n > 1 || needs_host(sequence.params)) return std::nullopt;
-    const grammar::TokenBits allowed = allowed_tokens(sequence);
-    SamplingContext context = context_of(sequence);
-    context.allowed = allowed;
-    add_device_row(context, sequence.num_output(), sampling);
-  }
-  return sampling;
-}
-
 // Whether the next step can be started before the tokens of this one are known.
 bool Engine::can_run_ahead(const Step& step) const {
-  if (!step.is_sampled || !open_.model().can_run_ahead()) return false;
-  return std::ranges::none_of(step.rows, [](const Step::Row& row) {
-    return row.is_complete && depends_on_output(row.sequence->params);
-  });
+  return step.is_sampled && open_.model().can_run_ahead();
 }
 
 // Weights that were read from a damaged file are zeros.
@@ -227,6 +213,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
     }
     fork->uses_long_rope = sequence.uses_long_rope;
     fork->detokenizer = new_detokenizer(sequence.params);
+    fork->lines = sequence.lines;
     fork->matcher = sequence.matcher;
     fork->num_cached = sequence.num_cached;
     fork->arrived = sequence.arrived;
@@ -252,7 +239,8 @@ SamplingContext Engine::context_of(Sequence& sequence) const {
           .output = sequence.output(),
           .eos_token_ids = eos_token_ids_,
           .seed = sequence.seed,
-          .counts = &sequence.counts};
+          .counts = &sequence.counts,
+          .tokenizer = tokenizer_};
 }
 
 void Engine::run_sampler(Sample& sample) {
@@ -300,12 +288,23 @@ void Engine::append_token(Sample& sample) {
     } else if (sequence.num_known_output() == sequence.params.min_tokens) {
       sequence.detokenizer->set_stops(sequence.params.stop);
     }
+    if (cut_lines(sequence, update.text)) stop = {.reason = FinishReason::Length};
   }
   if (stop) {
     finish(sequence, *std::move(stop), std::move(update));
   } else {
     pending_.push_back(std::move(update));
   }
+}
+
+// Whether the output ends with `text`, of which the rest is cut off.
+bool Engine::cut_lines(Sequence& sequence, std::string& text) const {
+  if (!sequence.lines) return false;
+  const auto time = Clock::now() - *sequence.first_token;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+  if (!sequence.lines->cut(text, ms)) return false;
+  sequence.detokenizer = nullptr;  // what it holds comes after the end
+  return true;
 }
 
 // The output ends as soon as nothing can follow, whatever min_tokens and ignore_eos ask for.

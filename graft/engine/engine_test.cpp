@@ -375,6 +375,9 @@ TEST_F(EngineTest, RejectsInvalidRequestsAndFinishesTooLongOnes) {
   Request stops = greedy({1}, 1);
   stops.params.stop = {"x"};
   EXPECT_EQ(error_of(stops), "stop strings need a tokenizer, but the model has none");
+  stops.params.stop.clear();
+  stops.params.min_indent = 2;
+  EXPECT_EQ(error_of(stops), "limits of lines need a tokenizer, but the model has none");
   Request masked = greedy({1}, 1);
   masked.params.allowed_token_ids = masked.params.stop_token_ids = {3};
   masked.params.min_tokens = 1;

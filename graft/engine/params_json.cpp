@@ -18,6 +18,7 @@ void each_field(Params& params, const Visitor& visit) {
   visit("top_p", params.top_p);
   visit("min_p", params.min_p);
   visit("typical_p", params.typical_p);
+  visit("steps", params.steps);
   visit("repetition_penalty", params.repetition_penalty);
   visit("presence_penalty", params.presence_penalty);
   visit("frequency_penalty", params.frequency_penalty);
@@ -31,6 +32,8 @@ void each_field(Params& params, const Visitor& visit) {
   visit("ignore_eos", params.ignore_eos);
   visit("stop_token_ids", params.stop_token_ids);
   visit("stop", params.stop);
+  visit("min_indent", params.min_indent);
+  visit("max_line_ms", params.max_line_ms);
   visit("include_stop_str_in_output", params.include_stop_str_in_output);
   visit("skip_special_tokens", params.skip_special_tokens);
   visit("logprobs", params.logprobs);
@@ -67,6 +70,15 @@ void read_value(const Json& json, T& field) {
 }
 void read_value(const Json& json, std::optional<StructuredOutput>& field) {
   if (!json.is_null()) field = structured_output_of(json);
+}
+void read_value(const Json& json, std::optional<std::vector<SamplingStep>>& field) {
+  if (json.is_null()) return field.reset();
+  field.emplace();
+  for (const int step : json.get<std::vector<int>>()) {
+    if (step < 0 || step > static_cast<int>(SamplingStep::Infill))
+      throw Error("unknown step of sampling");
+    field->push_back(static_cast<SamplingStep>(step));
+  }
 }
 template <class T>
 void read_value(const Json& json, std::optional<T>& field) {

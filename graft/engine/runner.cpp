@@ -93,8 +93,7 @@ bool Runner::can_sample(const Schedule& schedule) {
   return model_.can_sample(phase_of(schedule));
 }
 
-std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
-                                          std::optional<ops::BatchSampling> sampling) {
+std::vector<SequenceLogits> Runner::prepare(const Schedule& schedule) {
   batch_ = {};
   std::vector<SequenceLogits> rows;
   for (const ScheduledSequence& scheduled : schedule.sequences) {
@@ -113,6 +112,18 @@ std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
     model_.copy_state(copy.from, copy.to);
   for (const TierFill& fill : schedule.state_loads)
     model_.load_state(fill.to, fill.entry->bytes.bytes());
+  return rows;
+}
+
+std::vector<SequenceLogits> Runner::start_unsampled(const Schedule& schedule) {
+  std::vector<SequenceLogits> rows = prepare(schedule);
+  model_.start_unsampled(batch_, phase_of(schedule));
+  return rows;
+}
+
+std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
+                                          std::optional<ops::BatchSampling> sampling) {
+  std::vector<SequenceLogits> rows = prepare(schedule);
   const ops::Phase phase = phase_of(schedule);
   if (sampling) {
     batch_.sampling = *std::move(sampling);

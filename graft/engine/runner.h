@@ -34,10 +34,15 @@ class Runner {
   // in order.
   std::vector<SequenceLogits> start(const Schedule& schedule,
                                     std::optional<ops::BatchSampling> sampling);
+  // The same with sampling that follows: Model::sample().
+  std::vector<SequenceLogits> start_unsampled(const Schedule& schedule);
   // All logits of a row of the last step without sampling; the caller may modify them.
   std::span<float> logits(std::int64_t row);
 
  private:
+  // Fills batch_ and starts the copies of blocks and states.
+  std::vector<SequenceLogits> prepare(const Schedule& schedule);
+
   models::Model& model_;
   ops::Batch batch_;
   std::vector<float> logits_;  // [rows, vocab_size]

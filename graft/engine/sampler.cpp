@@ -6,6 +6,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "graft/engine/sampling/steps.h"
+
 namespace graft::engine {
 namespace {
 
@@ -323,6 +325,7 @@ TokenProbs distribution(std::span<float> logits, const SamplingContext& context)
   const SamplingParams& params = *context.params;
   const TokenId most_likely = argmax(logits);
   if (!std::isfinite(at(logits, most_likely))) return {};
+  if (params.steps) return run_steps(logits, context);
   if (params.is_greedy()) return {{.token = most_likely, .prob = 1.0}};
   if (params.top_k <= 0 || params.top_k >= static_cast<std::int64_t>(logits.size()))
     return filter(softmax(logits, {}, params), params);
@@ -348,7 +351,7 @@ std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& co
 }
 
 bool needs_host(const SamplingParams& params) {
-  return params.logprobs || (params.typical_p < 1.0 && !params.is_greedy());
+  return params.logprobs || params.steps || (params.typical_p < 1.0 && !params.is_greedy());
 }
 
 bool has_penalties(const SamplingParams& params) {

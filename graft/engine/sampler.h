@@ -15,6 +15,7 @@
 #include "graft/engine/sequence.h"
 #include "graft/engine/token_counts.h"
 #include "graft/ops/pass.h"
+#include "graft/tokenizer/tokenizer.h"
 
 namespace graft::engine {
 
@@ -29,6 +30,7 @@ struct SamplingContext {
   // all.
   std::span<const std::uint32_t> allowed = {};
   const TokenCounts* counts = nullptr;  // of prompt and output; null: counted when needed
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // for SamplingStep::Infill
 };
 
 // Modifies the logits in place. Returns nothing when every token is masked or the logits are NaN or
@@ -37,7 +39,8 @@ std::optional<TokenId> sample(std::span<float> logits, const SamplingContext& co
 
 // Whether sampling needs SamplingContext::counts.
 bool has_penalties(const SamplingParams& params);
-// Whether only the host can sample: log probabilities and typical_p need all logits.
+// Whether only the host can sample: log probabilities and typical_p need all logits, and devices
+// have one order of steps.
 bool needs_host(const SamplingParams& params);
 // Whether the distribution depends on earlier output (penalties, bad words of several tokens,
 // structured output).

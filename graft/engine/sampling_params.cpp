@@ -1,5 +1,6 @@
 #include "graft/engine/sampling_params.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "graft/base/error.h"
@@ -61,6 +62,9 @@ void check_ranges(const SamplingParams& params, Checker& check) {
                 "-2 to 2");
   check.require(params.max_tokens.value_or(1) >= 1, "max_tokens", params.max_tokens.value_or(1),
                 "at least 1");
+  check.require(params.min_indent >= 0, "min_indent", params.min_indent, "0 or more");
+  check.require(params.max_line_ms.value_or(0) >= 0, "max_line_ms", params.max_line_ms.value_or(0),
+                "0 or more");
   check.require(params.min_tokens >= 0, "min_tokens", params.min_tokens, "0 or more");
   check.require(params.min_tokens <= params.max_tokens.value_or(params.min_tokens), "min_tokens",
                 params.min_tokens, "at most max_tokens");
@@ -95,6 +99,14 @@ void validate(const SamplingParams& params, std::int64_t vocab_size) {
   for (const std::string& stop : params.stop)
     check.require(!stop.empty(), "one of stop", "empty", "at least one character");
   check.finish();
+}
+
+const char* what_needs_tokenizer(const SamplingParams& params) {
+  if (!params.stop.empty()) return "stop strings";
+  if (params.min_indent > 0 || params.max_line_ms) return "limits of lines";
+  const bool has_infill =
+      params.steps && std::ranges::find(*params.steps, SamplingStep::Infill) != params.steps->end();
+  return has_infill ? "infill steps" : nullptr;
 }
 
 }  // namespace graft::engine

@@ -15,6 +15,7 @@
 #include "graft/engine/block_manager.h"
 #include "graft/engine/images/image_tokens.h"
 #include "graft/engine/pooler.h"
+#include "graft/engine/sampling/line_limits.h"
 #include "graft/engine/sampling_params.h"
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_key.h"
@@ -93,6 +94,7 @@ struct Sequence {
   SequenceState state = SequenceState::Waiting;
 
   std::unique_ptr<tokenizer::Detokenizer> detokenizer;  // null: token ids only
+  std::optional<LineLimits> lines;                      // of its text; unset: none
   std::vector<TokenLogprobs> prompt_logprobs;           // starts at the second prompt token
   std::optional<grammar::OutputMatcher> matcher;        // of params.structured_output
   std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens

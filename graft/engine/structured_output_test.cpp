@@ -15,6 +15,7 @@
 #include "graft/engine/engine.h"
 #include "graft/models/families/family.h"
 #include "graft/models/open_model.h"
+#include "graft/testing/device.h"
 #include "graft/testing/grammar_texts.h"
 #include "graft/testing/shared_data.h"
 #include "graft/tokenizer/tokenizer.h"
@@ -104,6 +105,36 @@ TEST_F(StructuredOutputTest, OutputMatchesAndEndsWithoutEos) {
     const OrderedJson value = parse_ordered_json(text.text, "output");
     EXPECT_LE(value.at("age").get<int>(), 130);
     EXPECT_LE(value.at("tags").size(), 3U);
+  }
+}
+
+// The masks of a step are found while the device runs its pass, and requests end at any step.
+TEST_F(StructuredOutputTest, IsTheSameOnADeviceThatRunsAhead) {
+  std::vector<Request> requests = {
+      request(Kind::JsonSchema, kPerson), request(Kind::Choice, R"(["red", "green", "blue"])"),
+      request(Kind::Regex, "[a-z ]{5,30}", 0.0), request(Kind::JsonSchema, kPerson, 0.0)};
+  requests.push_back(requests.front());
+  requests.back().params.structured_output.reset();
+  requests.back().params.max_tokens = 30;
+  models::OpenOptions options;
+  options.num_threads = 1;
+  options.rules =
+      "- {match: {name: \".*\"}, replace: {class: default, kwargs: {device: \"cuda:0\"}}}\n";
+  options.machine.num_gpus = 1;
+  options.operators = ops::testing::with_test_devices;
+  models::OpenModel device(bundled_sprout(), options);
+  ASSERT_TRUE(device.model().can_run_ahead());
+  Engine engine(device, tokenizer_.get(), config());
+  for (const Request& each : requests)
+    engine.add(each);
+  Texts texts;
+  while (engine.has_work())
+    collect(engine, texts);
+  const Texts want = run(requests, config());
+  for (const auto& [id, text] : texts) {
+    EXPECT_EQ(text.tokens, want.at(id).tokens) << id.request;
+    EXPECT_EQ(text.text, want.at(id).text) << id.request;
+    EXPECT_EQ(text.finish->reason, want.at(id).finish->reason) << id.request;
   }
 }
 

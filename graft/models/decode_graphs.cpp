@@ -77,6 +77,7 @@ void DecodeGraphCache::forward(const Decoder& decoder,
   Entry& entry = entry_for({.num_sequences = batch_bucket(pass.batch.num_tokens()),
                             .max_context = context_bucket(longest),
                             .is_sampled = out.is_sampled,
+                            .is_kept = out.is_kept,
                             .has_adapters = pass.lora != nullptr});
   pad(pass.batch, entry.bucket.num_sequences, entry.bucket.max_context, block_tokens, entry.batch);
   ops::Pass padded = with(pass, entry.batch, pass.workspace);
@@ -103,7 +104,9 @@ void DecodeGraphCache::run_captured(const Decoder& decoder,
       decoder.start_output(decoder.run_layers(hidden, {}, pass), out, staged, pass);
     });
     entry.memory_version = graphs->memory_version();
+    if (out.is_kept) entry.kept_logits = pass.devices->at(decoder.head_device()).kept_logits();
   }
+  if (out.is_kept) pass.devices->at(decoder.head_device()).keep_logits(entry.kept_logits);
   graphs->replay(*entry.graph);
   ++num_replays_;
   decoder.finish_output(out, staged, pass.batch.num_tokens() - pass.batch.num_padding, pass);

@@ -38,6 +38,7 @@ class DecodeGraphCache {
     std::int64_t num_sequences = 0;
     std::int64_t max_context = 0;
     bool is_sampled = false;
+    bool is_kept = false;
     bool has_adapters = false;
 
     bool operator==(const Bucket&) const = default;
@@ -48,6 +49,7 @@ class DecodeGraphCache {
     bool is_warm = false;  // has run eagerly once: memory is allocated, kernels are selected
     std::unique_ptr<ops::CapturedGraph> graph;
     std::uint64_t memory_version = 0;  // when the graph was captured
+    TensorView kept_logits;            // that the graph writes, of a bucket that keeps them
   };
 
   Entry& entry_for(const Bucket& bucket);

@@ -310,7 +310,7 @@ TensorView Decoder::final_rows(TensorView x, const HiddenObserver& observer, Pas
 }
 
 TensorView Decoder::allocate_staged(const PassOutput& out, Pass& pass) const {
-  if (head_device_ == kCpu || out.is_sampled) return {};
+  if (head_device_ == kCpu || out.is_sampled || out.is_kept) return {};
   const auto rows = static_cast<std::int64_t>(pass.batch.logit_rows.size());
   return pass.devices->at(head_device_).staging().f32({rows, vocab_size_});
 }
@@ -326,6 +326,7 @@ void Decoder::start_output(TensorView x,
   ops::DeviceContext& state = pass.devices->at(head_device_);
   const TensorView y = there.workspace.f32({x.rows(), vocab_size_});
   lm_head_->apply(x, y, there);
+  if (out.is_kept) return state.keep_logits(y);
   if (out.is_sampled) return state.sample(y, there);
   state.start_copy_out(y, staged);
 }
@@ -334,7 +335,7 @@ void Decoder::finish_output(const PassOutput& out,
                             TensorView staged,
                             std::int64_t num_tokens,
                             Pass& pass) const {
-  if (head_device_ == kCpu) return;
+  if (head_device_ == kCpu || out.is_kept) return;
   ops::DeviceContext& state = pass.devices->at(head_device_);
   if (out.is_sampled) return state.start_tokens_out(num_tokens);
   state.finish_copies_out();

@@ -30,10 +30,12 @@ struct HiddenObserver {
 };
 
 // The result of a pass for each row of its batch's logit_rows: all logits on the host, or a token
-// that the device of the head samples as the batch says (DeviceContext::finish_tokens_out).
+// that the device of the head samples as the batch says (DeviceContext::finish_tokens_out), or
+// later: the device keeps the logits (DeviceContext::sample_kept).
 struct PassOutput {
   TensorView logits = {};  // [rows, vocab] f32 in host memory; unused when tokens are sampled
   bool is_sampled = false;
+  bool is_kept = false;
 };
 
 // The forward pass of one phase. Does not own its operators.
@@ -55,7 +57,7 @@ class Decoder {
   // Returns the rows batch.logit_rows of the hidden states after the final norm.
   TensorView run_layers(ops::Hidden& hidden, const HiddenObserver& observer, ops::Pass& pass) const;
   // Runs the head on the rows x. A head on the CPU writes to `out`; otherwise tokens are sampled,
-  // or an asynchronous copy of the logits to `staged` starts.
+  // or their logits are kept, or an asynchronous copy of the logits to `staged` starts.
   void start_output(TensorView x, const PassOutput& out, TensorView staged, ops::Pass& pass) const;
   // Outside of a capture: waits for the logits, or starts the copy of num_tokens tokens.
   void finish_output(const PassOutput& out,

@@ -136,6 +136,19 @@ void Model::start(const ops::Batch& batch, ops::Phase phase) {
   started_.push_back(decoder_of(phase).head_device());
 }
 
+void Model::start_unsampled(const ops::Batch& batch, ops::Phase phase) {
+  GRAFT_CHECK(can_run_ahead(), "the devices need the host during a pass");
+  run(batch, phase, {.is_kept = true}, {});
+}
+
+void Model::sample(const ops::BatchSampling& sampling) {
+  const Device device = decode_.head_device();  // of both phases: see can_run_ahead()
+  ops::DeviceContext& state = devices_.at(device);
+  if (!sampling.rows.empty()) state.sample_kept(sampling);
+  state.start_tokens_out(static_cast<std::int64_t>(sampling.rows.size()));
+  started_.push_back(device);
+}
+
 std::span<const std::int32_t> Model::finish() {
   GRAFT_CHECK(!started_.empty(), "no pass was started");
   const Device device = started_.front();

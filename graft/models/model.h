@@ -73,6 +73,10 @@ class Model {
   bool can_run_ahead();
   // Starts a pass whose tokens are sampled by batch.sampling. At most two may be unfinished.
   void start(const ops::Batch& batch, ops::Phase phase);
+  // The same for a pass whose tokens are sampled by a later sample(), before the next pass. In
+  // between finish() may return the tokens of the pass before. Requires can_run_ahead().
+  void start_unsampled(const ops::Batch& batch, ops::Phase phase);
+  void sample(const ops::BatchSampling& sampling);
   // Waits for the oldest started pass: a token per entry of its logit_rows; -1: sampling failed.
   // Valid until the next but one start().
   std::span<const std::int32_t> finish();

@@ -154,6 +154,14 @@ void Fields::reject(const char* name, const std::string& why) const {
   if (has(name)) fail_at(name, why);
 }
 
+void Fields::reject_unless_empty(const char* name, const std::string& why) const {
+  const OrderedJson* value = find(name);
+  if (value == nullptr || *value == OrderedJson(false) || *value == OrderedJson("") ||
+      (value->is_structured() && value->empty()))
+    return;
+  fail_at(name, why);
+}
+
 void Fields::reject_unknown(std::initializer_list<std::string_view> known,
                             std::initializer_list<std::string_view> more) const {
   for (const auto& [name, value] : object_.items()) {

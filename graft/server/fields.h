@@ -60,6 +60,8 @@ class Fields {
 
   // Throws ApiError 400 when the field is present: the feature is not supported.
   void reject(const char* name, const std::string& why) const;
+  // The same, but clients send false, an empty text, list or object where they want nothing.
+  void reject_unless_empty(const char* name, const std::string& why) const;
   // Throws ApiError 400 for a field that is in neither list; null counts as absent.
   void reject_unknown(std::initializer_list<std::string_view> known,
                       std::initializer_list<std::string_view> more = {}) const;

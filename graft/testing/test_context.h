@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -181,6 +182,17 @@ class TestContext final : public DeviceContext, public GraphCapture {
             {logits.f32_row(row), static_cast<std::size_t>(logits.cols())},
             sampling.rows[static_cast<std::size_t>(row)], sampling.edits, sampling.masks));
     });
+  }
+  void sample_kept(const BatchSampling& sampling) override {
+    test_fault().count_operation();
+    const TensorView logits = kept_logits();
+    expect_on(device(), logits, "sampling");
+    sampled_.clear();
+    for (std::size_t row = 0; row < sampling.rows.size(); ++row) {
+      sampled_.push_back(sample_row(
+          {logits.f32_row(static_cast<std::int64_t>(row)), static_cast<std::size_t>(logits.cols())},
+          sampling.rows[row], sampling.edits, sampling.masks));
+    }
   }
   void start_tokens_out(std::int64_t num_tokens) override {
     test_fault().count_operation();

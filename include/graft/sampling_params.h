@@ -29,6 +29,9 @@ struct StructuredOutput {
   bool operator==(const StructuredOutput&) const = default;
 };
 
+// A step of sampling, with llama.cpp's meaning.
+enum class SamplingStep : std::uint8_t { TopK, TopP, MinP, TypicalP, Temperature, Infill };
+
 struct SamplingParams {
   std::int64_t n = 1;  // samples per prompt; sample i uses seed + i
 
@@ -37,6 +40,9 @@ struct SamplingParams {
   double top_p = 1.0;
   double min_p = 0.0;
   double typical_p = 1.0;
+  // The steps that choose among the tokens, in this order; others are off. Unset: top_k,
+  // temperature, min_p, top_p, typical_p.
+  std::optional<std::vector<SamplingStep>> steps = {};
   double repetition_penalty = 1.0;  // over prompt and output
   double presence_penalty = 0.0;    // over the output
   double frequency_penalty = 0.0;   // over the output
@@ -53,6 +59,10 @@ struct SamplingParams {
   bool ignore_eos = false;
   std::vector<TokenId> stop_token_ids = {};
   std::vector<std::string> stop = {};
+  // Blanks that every line after the first must begin with: the output ends where one does not.
+  std::int64_t min_indent = 0;
+  // After this time since the first token, the output ends with its line.
+  std::optional<std::int64_t> max_line_ms = {};
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
 

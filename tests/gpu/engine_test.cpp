@@ -14,12 +14,16 @@
 
 #include "graft/base/error.h"
 #include "graft/base/system/temp_dir.h"
+#include "graft/models/families/family.h"
+#include "graft/models/open_model.h"
 #include "graft/ops/cuda/operators.h"
 #include "graft/ops/cuda/runtime/cuda_context.h"
 #include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/tensor/buffer.h"
 #include "graft/testing/golden.h"
 #include "graft/testing/placement.h"
+#include "graft/testing/shared_data.h"
+#include "graft/tokenizer/tokenizer.h"
 
 namespace graft::engine {
 namespace {
@@ -119,6 +123,38 @@ TEST_F(GpuEngine, SamplesTheTokensOfTheHost) {
 
 // Preempted sequences and prompts that are seen again load their blocks from host memory. In f32,
 // because prompts are then computed in other chunks, which changes what 16-bit products round.
+// Masks and penalties that depend on the tokens of the step before, which the next pass does not
+// wait for.
+TEST_F(GpuEngine, SamplesLaterTheTokensOfTheHost) {
+  models::OpenModel open(bundled_sprout(), options());
+  ASSERT_TRUE(open.model().can_run_ahead());
+  const tokenizer::Tokenizer tokenizer(open.source().tokenizer(), models::pre_tokenizer_names());
+  std::vector<Request> requests;
+  for (TokenId i = 0; i < 10; ++i) {
+    requests.push_back(request(i, i % 3 == 0 ? 0 : 40));
+    SamplingParams& params = requests.back().params;
+    if (i % 2 == 0) {
+      params.structured_output = StructuredOutput{
+          .kind = StructuredOutput::Kind::JsonSchema,
+          .text = R"({"type": "array", "items": {"enum": ["red", "green", 7]}, "minItems": 3})"};
+    } else if (i % 5 == 0) {
+      params.repetition_penalty = 1.3;
+    }
+  }
+  for (const bool is_eager : {false, true}) {
+    Tokens on_gpu;
+    Tokens on_host;
+    Engine engine(open, &tokenizer, config(is_eager));
+    run(engine, requests, &on_gpu);
+    std::vector<Request> with_logprobs = requests;
+    for (Request& each : with_logprobs)
+      each.params.logprobs = 0;  // requires all logits
+    Engine host_engine(open, &tokenizer, config(is_eager));
+    run(host_engine, with_logprobs, &on_host);
+    EXPECT_EQ(on_gpu, on_host);
+  }
+}
+
 TEST_F(GpuEngine, TiersKeepTheTokens) {
   for (const char* name : {"llama", "deepseek-v3", "qwen3-next"}) {
     models::OpenModel open(folder(name), options(kExactGpu));

@@ -12,6 +12,7 @@
 
 #include "graft/api/chat_format.h"
 #include "graft/base/error.h"
+#include "graft/base/text/json.h"
 #include "graft/base/text/units.h"
 #include "graft/cli/chat/input.h"
 #include "graft/cli/chat/session.h"
@@ -33,7 +34,8 @@ struct ChatOptions {
   ContextOptions context;
   SamplingOptions sampling;
   std::string prompt_file;
-  std::string save;  // files of conversations
+  std::string tools;  // file
+  std::string save;   // files of conversations
   std::string resume;
   std::string full_context = "drop";
   bool stats = false;
@@ -47,8 +49,14 @@ struct ChatModel {
   std::unique_ptr<api::ChatFormat> format;
 };
 
-// ">>> ", after the share of the context that is used where it is worth knowing.
+// ">>> ", after the share of the context that is used where it is worth knowing, or the name of the
+// tool whose result is due.
 std::string prompt_text(const Session& session) {
+  const OrderedJson call = session.open_call();
+  if (!call.is_null()) {
+    return fmt::format("result of {} >>> ",
+                       terminal_safe(call.at("function").at("name").get<std::string>()));
+  }
   constexpr std::int64_t kShownFrom = 10;  // percent
   const std::int64_t percent = session.num_context_tokens() * 100 / session.max_context();
   return percent < kShownFrom ? ">>> " : fmt::format("{}% >>> ", percent);
@@ -149,9 +157,13 @@ void resume(const std::string& file, Session& session) {
 
 void chat(ChatOptions& options) {
   const std::string first = options.prompt_file.empty() ? "" : read_text_file(options.prompt_file);
+  OrderedJson tools;
+  if (!options.tools.empty())
+    tools = parse_ordered_json(read_text_file(options.tools), options.tools);
   if (!options.save.empty()) check_save_folder(options.save);
   ChatModel model = open_model(options);
   Session session(*model.llm, *model.format);
+  session.set_tools(std::move(tools));
   session.set_system(options.sampling.system);
   session.params = options.sampling.params(model.llm->source().config());
   session.thinking = options.sampling.thinking();
@@ -188,6 +200,11 @@ void add_chat(Command& app) {
   options->context.add_to(*command);
   options->sampling.add_to(*command);
   command->add_option("--prompt-file", options->prompt_file, "File with the first message")
+      ->option_text("FILE");
+  command
+      ->add_option("--tools", options->tools,
+                   "JSON file: the tools that the model may call, a list in OpenAI's format; the "
+                   "chat shows the calls and asks for their results")
       ->option_text("FILE");
   command
       ->add_option("--save", options->save,

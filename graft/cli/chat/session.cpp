@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,6 +15,10 @@
 #include "graft/cli/image_file.h"
 #include "graft/cli/text_file.h"
 #include "graft/engine/sampling_params.h"
+#include "graft/server/generation/output_parser.h"
+#include "graft/server/generation/prompts.h"
+#include "graft/server/generation/tool_calls.h"
+#include "graft/server/openai/wire.h"
 
 namespace graft::cli {
 namespace {
@@ -84,21 +90,23 @@ api::Conversation Session::conversation_from(std::size_t first) const {
   if (!system_.empty()) conversation.messages.push_back({{"role", "system"}, {"content", system_}});
   for (std::size_t i = first; i < messages_.size(); ++i)
     conversation.messages.push_back(messages_[i]);
+  conversation.tools = tools_;
   conversation.thinking = thinking;
   return conversation;
 }
 
-api::ChatPrompt Session::prompt_with(const OrderedJson& user_message, std::size_t first) const {
+api::ChatPrompt Session::prompt_with(const Messages& messages, std::size_t first) const {
   api::Conversation conversation = conversation_from(first);
-  conversation.messages.push_back(user_message);
+  for (const OrderedJson& message : messages)
+    conversation.messages.push_back(message);
   return format_->prompt(conversation);
 }
 
-api::ChatPrompt Session::fitting_prompt(const OrderedJson& user_message, std::size_t& first) const {
+api::ChatPrompt Session::fitting_prompt(const Messages& messages, std::size_t& first) const {
   constexpr std::int64_t kMaxReserved = 512;  // tokens for the answer
   const std::int64_t reserved = std::min(kMaxReserved, max_context() / 8);
   const std::int64_t limit = max_context() - reserved;
-  api::ChatPrompt prompt = prompt_with(user_message, first);
+  api::ChatPrompt prompt = prompt_with(messages, first);
   if (prompt.num_tokens() > limit && full_context == FullContext::Stop) {
     fail("the context of ", max_context(), " tokens is full: the conversation has ",
          prompt.num_tokens(), " tokens, ", reserved,
@@ -109,7 +117,11 @@ api::ChatPrompt Session::fitting_prompt(const OrderedJson& user_message, std::si
     do {
       ++first;
     } while (first < messages_.size() && messages_[first].value("role", "") != "user");
-    prompt = prompt_with(user_message, first);
+    prompt = prompt_with(messages, first);
+  }
+  if (first == messages_.size() && messages.front().value("role", "") == "tool") {
+    fail("the context of ", max_context(), " tokens is full: there is no room for the results and ",
+         "their calls; /reset begins a new conversation");
   }
   if (prompt.num_tokens() >= max_context()) {
     fail("the message has ", prompt.num_tokens(), " tokens with the system prompt, the context ",
@@ -118,31 +130,65 @@ api::ChatPrompt Session::fitting_prompt(const OrderedJson& user_message, std::si
   return prompt;
 }
 
-const AnswerStats& Session::ask(const std::string& text, const Show& show) {
-  return ask(user_message(text, pending_images_), show);
+void Session::set_tools(OrderedJson tools) {
+  chat::check_tools(tools);
+  tools_ = std::move(tools);
 }
 
-const AnswerStats& Session::ask(const OrderedJson& message_of_user, const Show& show) {
-  std::size_t first = num_left_out_;
-  const api::ChatPrompt prompt = fitting_prompt(message_of_user, first);
+OrderedJson Session::last_calls() const {
+  if (messages_.empty()) return OrderedJson::array();
+  return messages_.back().value("tool_calls", OrderedJson::array());
+}
 
-  chat::ReasoningSplitter splitter(prompt.in_thinking, prompt.reasoning);
-  chat::ResponseDelta answer;
-  const auto add = [&](const chat::ResponseDelta& part) {
-    answer.reasoning += part.reasoning;
-    answer.content += part.content;
-    show(part);
+OrderedJson Session::open_call() const {
+  const OrderedJson calls = last_calls();
+  return results_.size() < calls.size() ? calls[results_.size()] : OrderedJson();
+}
+
+const AnswerStats* Session::ask(const std::string& text, const Show& show) {
+  const OrderedJson call = open_call();
+  if (call.is_null()) {
+    const AnswerStats& stats = ask(Messages{user_message(text, pending_images_)}, show);
+    pending_images_.clear();
+    return &stats;
+  }
+  results_.push_back({{"role", "tool"},
+                      {"tool_call_id", call.at("id")},
+                      {"name", call.at("function").at("name")},
+                      {"content", text}});
+  if (!open_call().is_null()) return nullptr;
+  try {
+    return &ask(Messages(results_), show);
+  } catch (const Error&) {
+    results_.pop_back();
+    throw;
+  }
+}
+
+const AnswerStats& Session::ask(const Messages& messages, const Show& show) {
+  std::size_t first = num_left_out_;
+  const api::ChatPrompt prompt = fitting_prompt(messages, first);
+
+  const bool has_tools = !tools_.is_null();
+  server::OutputParser parser(server::output_format(prompt, tools_, has_tools, false), true);
+  server::OutputDelta answer;
+  const auto add = [&](server::OutputDelta part) {
+    show({.reasoning = part.reasoning, .content = part.content});
+    answer.append(std::move(part));
   };
   api::SamplingParams sampling = params;
-  if (prompt.reasoning.is_harmony) sampling.skip_special_tokens = false;
+  server::show_markers(*llm_->tokenizer(), prompt, has_tools, sampling);
   last_stats_ = stream_answer(*llm_, {prompt.tokens, prompt.images}, sampling,
-                              [&](std::string_view new_text) { add(splitter.feed(new_text)); });
-  add(splitter.finish());
+                              [&](std::string_view new_text) { add(parser.feed(new_text)); });
+  add(parser.finish());
   num_left_out_ = first;
-  messages_.push_back(message_of_user);
-  pending_images_.clear();
+  for (const OrderedJson& each : messages)
+    messages_.push_back(each);
+  results_.clear();
   OrderedJson message = {{"role", "assistant"}, {"content", answer.content}};
   if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  for (const server::ToolCall& call : answer.calls)
+    message["tool_calls"].push_back(server::openai::call_json(call));
   messages_.push_back(std::move(message));
   return *last_stats_;
 }
@@ -158,7 +204,7 @@ const AnswerStats& Session::retry(const Show& show) {
   messages_.erase(messages_.size() - 1);
   num_left_out_ = std::min(num_left_out_, messages_.size());
   try {
-    return ask(question, show);
+    return ask(Messages{question}, show);
   } catch (const Error&) {
     messages_ = before;
     num_left_out_ = left_out_before;
@@ -184,9 +230,9 @@ std::int64_t Session::num_context_tokens() const {
 }
 
 void Session::add_image(const std::filesystem::path& path) {
-  if (!llm_->has_vision()) fail("/image: ", llm_->source().config().name, " reads no images");
+  check_takes_images(*llm_, "/image");
   OrderedJson part = image_part(path);
-  // Reports what cannot be decoded before the message is written.
+  // Reports what the model cannot take before the message is written.
   api::Conversation conversation;
   conversation.messages.push_back(user_message("", {&part, 1}));
   format_->render_prompt(conversation);
@@ -195,6 +241,7 @@ void Session::add_image(const std::filesystem::path& path) {
 
 void Session::reset() {
   pending_images_.clear();
+  results_.clear();
   messages_ = OrderedJson::array();
   num_left_out_ = 0;
   last_stats_.reset();
@@ -229,6 +276,7 @@ std::string Session::load(const std::filesystem::path& path) {
       parameter.set(loaded, json.at("sampling").at(std::string(parameter.name)).get<double>());
     engine::validate(loaded, llm_->source().config().vocab_size);
     messages_ = std::move(messages);
+    results_.clear();
     num_left_out_ = 0;
     last_stats_.reset();
     system_ = system;

@@ -14,7 +14,7 @@
 #include "graft/api/chat_format.h"
 #include "graft/api/llm.h"
 #include "graft/base/text/json.h"
-#include "graft/chat/reasoning.h"
+#include "graft/chat/response_delta.h"
 #include "graft/cli/answer.h"
 
 namespace graft::cli {
@@ -31,8 +31,15 @@ class Session {
 
   // Sends a message, streams the answer to `show` and appends both to the conversation. Where the
   // context is full, `full_context` decides; see num_left_out(). Throws Error; the conversation is
-  // unchanged then.
-  const AnswerStats& ask(const std::string& text, const Show& show);
+  // unchanged then. While a call of a tool is open, the text is its result; null: another call is
+  // open, and there is no answer yet.
+  const AnswerStats* ask(const std::string& text, const Show& show);
+  // Tools that the model may call, in OpenAI's format. Throws Error when they are invalid.
+  void set_tools(OrderedJson tools);
+  // The calls of the last answer; empty: none.
+  OrderedJson last_calls() const;
+  // The first of them without a result; null: none.
+  OrderedJson open_call() const;
   // Puts an image before the next message. Throws Error when the model reads no images or the file
   // is none.
   void add_image(const std::filesystem::path& path);
@@ -71,16 +78,20 @@ class Session {
   api::Thinking thinking = api::Thinking::ModelDecides;
 
  private:
-  const AnswerStats& ask(const OrderedJson& message_of_user, const Show& show);
+  using Messages = std::vector<OrderedJson>;  // a question, or the results of calls
+
+  const AnswerStats& ask(const Messages& messages, const Show& show);
   api::Conversation conversation_from(std::size_t first) const;
-  api::ChatPrompt prompt_with(const OrderedJson& user_message, std::size_t first) const;
+  api::ChatPrompt prompt_with(const Messages& messages, std::size_t first) const;
   // Raises `first` until the prompt leaves room for an answer.
-  api::ChatPrompt fitting_prompt(const OrderedJson& user_message, std::size_t& first) const;
+  api::ChatPrompt fitting_prompt(const Messages& messages, std::size_t& first) const;
 
   api::LLM* llm_;
   const api::ChatFormat* format_;
   std::string system_;
+  OrderedJson tools_ = nullptr;  // null: none
   OrderedJson messages_ = OrderedJson::array();
+  Messages results_;                         // of the calls of the last message, in their order
   std::vector<OrderedJson> pending_images_;  // parts of the next message
   std::size_t num_left_out_ = 0;
   std::optional<AnswerStats> last_stats_;

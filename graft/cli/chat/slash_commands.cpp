@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "graft/base/error.h"
+#include "graft/base/text/str.h"
 #include "graft/cli/chat/answer_printer.h"
 #include "graft/cli/chat/clipboard.h"
 #include "graft/cli/chat/dropped_images.h"
@@ -182,8 +183,12 @@ void print_answer(const std::string& text, bool is_retry, ChatState& state) {
   AnswerPrinter printer(state.has_markdown);
   const std::size_t num_left_out = session.num_left_out();
   const auto show = [&](const chat::ResponseDelta& part) { printer.show(part); };
-  const AnswerStats& last = is_retry ? session.retry(show) : session.ask(text, show);
+  const AnswerStats* answer = is_retry ? &session.retry(show) : session.ask(text, show);
+  if (answer == nullptr) return;  // another call is open
+  const AnswerStats& last = *answer;
   printer.finish(last.interrupted);
+  for (const OrderedJson& call : session.last_calls())
+    fmt::print("{}\n", tinted(Tint::Dim, call_text(call), stdout));
   if (!last.finish.message.empty()) warn(last.finish.message);
   if (session.num_left_out() > num_left_out) {
     warn(
@@ -192,6 +197,12 @@ void print_answer(const std::string& text, bool is_retry, ChatState& state) {
                     session.max_context(), session.num_left_out()));
   }
   if (state.show_stats) print_stats(last, stdout);
+}
+
+std::string call_text(const OrderedJson& call) {
+  const OrderedJson& function = call.at("function");
+  return terminal_safe(str(function.at("name").get<std::string>(), ' ',
+                           function.at("arguments").get<std::string>()));
 }
 
 std::span<const std::string_view> slash_command_names() {

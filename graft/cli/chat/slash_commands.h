@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "graft/base/text/json.h"
 #include "graft/cli/chat/session.h"
 
 namespace graft::cli {
@@ -26,6 +27,9 @@ void print_answer(const std::string& text, bool is_retry, ChatState& state);
 
 // Puts the image of a file before the next message, and says so. Throws Error.
 void attach_image(const std::filesystem::path& path, ChatState& state);
+
+// A call of a tool: its name and arguments.
+std::string call_text(const OrderedJson& call);
 
 // Names without "/", in the order of /help.
 std::span<const std::string_view> slash_command_names();

@@ -147,6 +147,7 @@ int run_prompt(RunCommandOptions& options) {
   options.context.apply_to(config.engine);
   config.engine.max_num_seqs = 1;
   const auto llm = options.model.open(config);
+  if (!images.empty()) check_takes_images(*llm, "--image");
   api::SamplingParams params = options.sampling.params(llm->source().config());
   if (options.raw) return run_one(options, *llm, {text}, params, chat::ReasoningSplitter());
   const api::ChatFormat format(*llm, options.sampling.chat_template);

@@ -153,7 +153,10 @@ RequestId Engine::restore(Snapshot snapshot,
   }
   Sequence& added = add_sequence(std::move(sequence));
   // Text that was returned before the save is not repeated.
-  if (added.detokenizer) replay_output(*added.detokenizer, added.params, added.output());
+  if (added.detokenizer) {
+    std::string text = replay_output(*added.detokenizer, added.params, added.output());
+    if (added.lines) added.lines->cut(text, 0);
+  }
   return added.id.request;
 }
 

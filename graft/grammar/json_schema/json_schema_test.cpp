@@ -153,12 +153,26 @@ TEST(JsonSchema, RestrictsStrings) {
       {R"({"type": "string", "pattern": "^a*$", "minLength": 2, "maxLength": 3})",
        {"\"aa\"", "\"aaa\""},
        {"\"a\"", "\"aaaa\"", "\"ab\""}},
+  });
+}
+
+TEST(JsonSchema, ChecksFormats) {
+  check({
       {R"({"type": "string", "format": "date"})",
        {"\"2024-02-29\"", "\"2000-02-29\"", "\"1999-12-31\""},
        {"\"2023-02-29\"", "\"1900-02-29\"", "\"2024-13-01\"", "\"2024-4-1\""}},
       {R"({"type": "string", "format": "date-time"})",
        {"\"2024-02-29T12:00:00Z\"", "\"2024-01-01T23:59:59.123+02:00\""},
        {"\"2024-02-29 12:00:00Z\"", "\"2024-02-29T24:00:00Z\"", "\"2024-02-29T12:00:00\""}},
+      // Leap seconds end June and December in UTC.
+      {R"({"type": "string", "format": "date-time"})",
+       {"\"2016-12-31T23:59:60Z\"", "\"2016-12-31T15:59:60.5-08:00\"",
+        "\"2017-01-01T05:44:60+05:45\"", "\"2015-06-30T23:59:60+00:00\""},
+       {"\"2016-12-30T23:59:60Z\"", "\"2016-12-31T22:59:60Z\"", "\"2016-12-31T15:59:60-07:00\"",
+        "\"2017-01-01T15:59:60-08:00\"", "\"2016-12-31T05:44:60+05:45\""}},
+      {R"({"type": "string", "format": "time"})",
+       {"\"23:59:60z\"", "\"01:29:60+01:30\"", "\"00:29:60-23:30\"", "\"12:00:00+23:59\""},
+       {"\"23:59:60+00:15\"", "\"22:59:60Z\"", "\"23:59:61Z\"", "\"01:29:60-01:30\""}},
       {R"({"type": "string", "format": "uuid"})",
        {"\"2EB8AA08-aa98-11ea-b4aa-73b441d16380\""},
        {"\"2eb8aa08-aa98-11ea-b4aa-73b441d1638\""}},
@@ -170,12 +184,38 @@ TEST(JsonSchema, RestrictsStrings) {
         "\"1::8\"", "\"1:2:3:4:5:6:7::\""},
        {"\"1:2:3\"", "\"1::2::3\"", "\"12345::\"", "\"1:2:3:4:5:6:7:8:9\""}},
       {R"({"type": "string", "format": "email"})",
-       {"\"joe.bloggs@example.com\""},
-       {"\"joe\"", "\"a@\""}},
+       {"\"joe.bloggs@example.com\"", "\"a.b.c.d.e@mail.example.co.uk\"",
+        R"("\"joe bloggs\"@example.com")", R"("\"a@b\\\"\"@example.com")", "\"a@[127.0.0.1]\"",
+        "\"a@[IPv6:::1]\"", "\"" + std::string(62, 'a') + "@example.com\""},
+       {"\"joe\"", "\"a@\"", R"("\"a\"b\"@example.com")", "\"a@[127.0.0.300]\"",
+        "\"a@[IPv6:1:2:3:4:5:6:7::]\"", "\"a b@example.com\"",
+        "\"" + std::string(65, 'a') + "@example.com\""}},
+      {R"({"type": "string", "format": "hostname"})",
+       {"\"a.b.c.example.co.uk\"", "\"" + std::string(63, 'a') + ".example.com\""},
+       {"\"a..b\"", "\"" + std::string(64, 'a') + "\"", "\"xn--x\"", "\"-a\""}},
       {R"({"type": "string", "format": "uri"})",
        {"\"https://example.com/a?b=c#d\"", "\"urn:isbn:1\"", "\"ftp://[::1]:21/\""},
        {"\"//example.com\"", "\"no scheme\"", "\"http://a b\""}},
+      {R"({"type": "string", "format": "uri-reference"})",
+       {"\"//example.com/a\"", "\"a/b:c\"", "\"\"", "\"?a#b\"", "\"http://[v1.a:b]/\""},
+       {"\"a b\"", "\"1:a\"", "\"\\\\a\""}},
+      {R"({"type": "string", "format": "iri"})",
+       {"\"http://\u00fcber.example/\u00e9?\ue000\""},
+       {"\"/\u00e9\"", "\"http://\ue000\""}},
+      {R"({"type": "string", "format": "iri-reference"})", {"\"/\u00e9\""}, {"\"/ \""}},
   });
+}
+
+// Each has thousands of states.
+TEST(JsonSchema, ManyPropertiesMayHaveFormats) {
+  std::string properties;
+  std::string text = "{";
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = "\"p" + std::to_string(i) + "\"";
+    properties += (i == 0 ? "" : ", ") + name + R"(: {"type": "string", "format": "date-time"})";
+    text += (i == 0 ? "" : ",") + name + R"(:"2016-12-31T15:59:60-08:00")";
+  }
+  check({{R"({"type": "object", "properties": {)" + properties + "}}", {text + "}"}, {}}});
 }
 
 // As zod writes them for e-mail addresses, and programs for passwords.

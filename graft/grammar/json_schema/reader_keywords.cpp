@@ -118,7 +118,7 @@ void Reader::read_content(SchemaRef schema, Form& form) {
   if (encoding == schema->end()) return;
   if (*encoding != OrderedJson("base64"))
     fail_at(schema, "contentEncoding", "it is not supported in draft 7, only base64");
-  form.strings.push_back(shared(*find_format("base64")));
+  form.strings.push_back(Language(Language(), find_format("base64")));
 }
 
 void Reader::read_strings(SchemaRef schema, Form& form) {
@@ -136,7 +136,7 @@ void Reader::read_strings(SchemaRef schema, Form& form) {
     if (schema->contains("pattern") && names_a_pattern(text)) continue;
     const Dfa* format = find_format(text);
     if (format == nullptr) fail(path, ": the format ", text, " is not supported");
-    form.strings.push_back(shared(*format));
+    form.strings.push_back(Language(Language(), format));  // kept for ever
   }
   read_content(schema, form);
 }

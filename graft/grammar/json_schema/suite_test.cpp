@@ -1,7 +1,7 @@
 // The JSON Schema Test Suite, where GRAFT_JSON_SCHEMA_SUITE names its folder of tests (with draft7
 // and draft2020-12). A valid instance must match in some order of its properties, an invalid one in
 // none; numbers and strings are in the forms that json_schema.h describes. Schemas that are refused
-// are counted, not checked.
+// are counted, not checked; so are host names that no output has.
 
 #include <algorithm>
 #include <cstdlib>
@@ -58,9 +58,16 @@ std::vector<std::string> texts_of(const OrderedJson& value) {
 struct Counts {
   int passed = 0;
   int refused = 0;
+  int left_out = 0;
   int wrongly_accepted = 0;
   int wrongly_rejected = 0;
 };
+
+// Host names in another spelling ("xn--9n2bp8q"), whose rules no automaton can check: valid ones
+// are rejected, too.
+bool has_encoded_label(const OrderedJson& value) {
+  return value.is_string() && value.get_ref<const std::string&>().find("xn--") != std::string::npos;
+}
 
 class SuiteRun {
  public:
@@ -107,6 +114,10 @@ class SuiteRun {
       ++counts.passed;
       return;
     }
+    if (is_valid && path.filename() == "hostname.json" && has_encoded_label(test.at("data"))) {
+      ++counts.left_out;
+      return;
+    }
     ++(is_valid ? counts.wrongly_rejected : counts.wrongly_accepted);
     std::cout << (is_valid ? "rejected: " : "ACCEPTED: ") << path.filename().string() << ": "
               << group.at("description").get<std::string>() << ": "
@@ -134,13 +145,10 @@ TEST(JsonSchemaSuite, NoInstanceIsJudgedWrongly) {
     }
     for (const auto& [kind, count] : counts) {
       std::cout << draft << " " << kind << ": " << count.passed << " passed, " << count.refused
-                << " refused, " << count.wrongly_accepted << " wrongly accepted, "
-                << count.wrongly_rejected << " wrongly rejected\n";
+                << " refused, " << count.left_out << " left out, " << count.wrongly_accepted
+                << " wrongly accepted, " << count.wrongly_rejected << " wrongly rejected\n";
       EXPECT_EQ(count.wrongly_accepted, 0);
-      // The formats are subsets: rare spellings are left out.
-      if (kind == "required") {
-        EXPECT_EQ(count.wrongly_rejected, 0);
-      }
+      EXPECT_EQ(count.wrongly_rejected, 0);
     }
   }
   for (const auto& [reason, count] : run.reasons)

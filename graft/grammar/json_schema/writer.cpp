@@ -66,6 +66,7 @@ Expr Writer::quoted(const Expr& text) const {
 
 Expr Writer::string(const Form& form) {
   if (form.has_free_strings()) return quoted(free_string());
+  if (form.strings.size() == 1 && form.length.is_free()) return rule(strings_of_one(form));
   if (!form.strings.empty()) return quoted(quoted_string(strings_of(form)));
   if (form.length.max != kNoMaximum && form.length.max < form.length.min) return nothing();
   // Counted characters make a large automaton; '<' as an escape keeps it small.
@@ -73,6 +74,16 @@ Expr Writer::string(const Form& form) {
       style_.avoids_tags ? free_character({{.first = '<', .last = '<'}}) : free_character();
   return sequence(
       {literal("\""), repeat(character, form.length.min, form.length.max), literal("\"")});
+}
+
+// Formats are large: one rule for all properties that have one.
+RuleId Writer::strings_of_one(const Form& form) {
+  const auto [known, is_new] = strings_.try_emplace(form.strings.front(), RuleId());
+  if (is_new) {
+    known->second = rules_.add("string");
+    rules_.define(known->second, quoted(quoted_string(strings_of(form))));
+  }
+  return known->second;
 }
 
 Expr Writer::item(const Form& form, std::size_t index) {

@@ -62,6 +62,7 @@ class Writer {
   Expr write(const Form& form);
   Expr number(const Form& form);
   Expr string(const Form& form);
+  RuleId strings_of_one(const Form& form);
   Expr array(const Form& form);
   Expr items(const Form& form, std::size_t index, std::size_t num_prefix);
   Expr items_with_contains(const Form& form);
@@ -88,6 +89,7 @@ class Writer {
   WriterStyle style_;
   std::optional<RuleId> any_value_;
   std::map<std::vector<SchemaRef>, RuleId> known_;
+  std::map<Language, RuleId> strings_;  // that match one language
 };
 
 }  // namespace graft::grammar::json

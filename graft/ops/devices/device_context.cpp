@@ -9,6 +9,10 @@ void DeviceContext::sample(TensorView /*logits*/, Pass& /*pass*/) {
   GRAFT_CHECK(false, to_string(device_), " does not sample");
 }
 
+void DeviceContext::sample_kept(const BatchSampling& /*sampling*/) {
+  GRAFT_CHECK(false, to_string(device_), " does not sample");
+}
+
 void DeviceContext::start_tokens_out(std::int64_t /*num_tokens*/) {
   GRAFT_CHECK(false, to_string(device_), " does not sample");
 }

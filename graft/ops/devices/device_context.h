@@ -82,6 +82,12 @@ class DeviceContext {
   // Samples a token for each row of logits[rows, vocab] as the batch says. The tokens stay on the
   // device, where the next batch may refer to them.
   virtual void sample(TensorView logits, Pass& pass);
+  // For parameters that are known only when the pass has been started: its logits[rows, vocab], in
+  // the workspace, where they stay until the next pass.
+  void keep_logits(TensorView logits) { kept_logits_ = logits; }
+  TensorView kept_logits() const { return kept_logits_; }
+  // After the pass: samples as sample() does, from the first rows of the kept logits.
+  virtual void sample_kept(const BatchSampling& sampling);
   // At the end of a pass, outside of a capture: starts to copy its tokens to the host. The tokens
   // of at most two passes are on their way.
   virtual void start_tokens_out(std::int64_t num_tokens);
@@ -117,6 +123,7 @@ class DeviceContext {
   Device device_;
   Workspace workspace_;
   Workspace staging_;
+  TensorView kept_logits_;
   std::vector<std::chrono::steady_clock::time_point> times_;
 };
 

@@ -52,6 +52,8 @@ void complete(const HandlerContext& context,
                              .is_stream = request.is_stream,
                              .return_tokens = request.return_tokens,
                              .wants_logprobs = input.params.logprobs.has_value(),
+                             .is_prompt_only = request.is_prompt_only,
+                             .fields = request.response_fields,
                              .tokenizer = &model.tokenizer()};
   input.size.echo_bytes = options.prompt.size();
   start_generation(exchange, std::move(lease), std::move(input),

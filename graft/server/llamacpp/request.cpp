@@ -1,6 +1,10 @@
 #include "graft/server/llamacpp/request.h"
 
-#include <initializer_list>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "graft/base/text/str.h"
@@ -10,6 +14,8 @@
 
 namespace graft::server::llamacpp {
 namespace {
+
+constexpr std::size_t kMaxResponseFields = 64;
 
 // [[id, bias], …]; false: never.
 std::vector<std::pair<api::TokenId, float>> read_bias_list(const Fields& fields,
@@ -32,8 +38,32 @@ OrderedJson without(OrderedJson object, const char* key) {
   return object;
 }
 
-Request read_common(const OrderedJson& body, std::initializer_list<std::string_view> own) {
+// The fields of both paths. t_max_prompt_ms is one of llama.cpp's that does nothing there: editors
+// set it to 1 in requests that fill the cache with long prompts.
+constexpr auto kCommon = std::to_array<std::string_view>(
+    {"model", "lora", "prompt", "n_predict", "max_tokens", "n_probs", "stream", "return_tokens",
+     "n_indent", "t_max_predict_ms", "t_max_prompt_ms", "response_fields"});
+constexpr auto kInfill =
+    std::to_array<std::string_view>({"input_prefix", "input_suffix", "input_extra"});
+
+void read_limits(const Fields& fields, Request& request) {
+  constexpr std::int64_t kMaxIndent = 1 << 20;
+  api::SamplingParams& params = request.sampling.params;
+  // Negative: no limit.
+  const char* limit = fields.has("n_predict") ? "n_predict" : "max_tokens";
+  if (const auto max_tokens = fields.integer(limit); max_tokens && *max_tokens >= 0) {
+    request.is_prompt_only = *max_tokens == 0;
+    params.max_tokens = std::max<std::int64_t>(*max_tokens, 1);
+  }
+  params.min_indent = fields.integer("n_indent", 0, kMaxIndent).value_or(0);
+  if (const auto ms = fields.integer("t_max_predict_ms"); ms && *ms > 0) params.max_line_ms = *ms;
+  fields.integer("t_max_prompt_ms");
+}
+
+Request read_common(const OrderedJson& body, std::span<const std::string_view> more) {
   const Fields fields(body);
+  std::vector<std::string_view> own(kCommon.begin(), kCommon.end());
+  own.insert(own.end(), more.begin(), more.end());
   openai::check_known(fields, own);
   Request request;
   request.model = read_model(fields);
@@ -47,17 +77,13 @@ Request read_common(const OrderedJson& body, std::initializer_list<std::string_v
   }
   api::SamplingParams& params = request.sampling.params;
   if (fields.integer("seed").value_or(0) == -1) params.seed.reset();
-  // Negative: no limit.
-  const char* limit = fields.has("n_predict") ? "n_predict" : "max_tokens";
-  if (const auto max_tokens = fields.integer(limit); max_tokens && *max_tokens >= 0) {
-    if (*max_tokens == 0) fields.fail_at(limit, "must be at least 1, or -1 for no limit");
-    params.max_tokens = *max_tokens;
-  }
+  read_limits(fields, request);
   if (const auto probs = fields.integer("n_probs", 0, openai::kMaxAlternatives);
       probs && *probs > 0)
     params.logprobs = *probs;
   request.is_stream = fields.boolean("stream").value_or(false);
   request.return_tokens = fields.boolean("return_tokens").value_or(false);
+  request.response_fields = fields.strings("response_fields", kMaxResponseFields);
   return request;
 }
 
@@ -65,8 +91,7 @@ Request read_common(const OrderedJson& body, std::initializer_list<std::string_v
 
 Request read_completion(const OrderedJson& body) {
   const Fields fields(body);
-  Request request = read_common(body, {"model", "lora", "prompt", "n_predict", "max_tokens",
-                                       "n_probs", "stream", "return_tokens"});
+  Request request = read_common(body, {});
   std::vector<api::Prompt> prompts = openai::read_prompts(fields, "prompt");
   if (prompts.size() != 1)
     fields.fail_at("prompt", str("has ", prompts.size(), " prompts, use /v1/completions"));
@@ -76,9 +101,7 @@ Request read_completion(const OrderedJson& body) {
 
 Request read_infill(const OrderedJson& body) {
   const Fields fields(body);
-  Request request =
-      read_common(body, {"model", "lora", "prompt", "n_predict", "max_tokens", "n_probs", "stream",
-                         "return_tokens", "input_prefix", "input_suffix", "input_extra"});
+  Request request = read_common(body, kInfill);
   request.is_infill = true;
   request.prompt =
       fields.string("input_prefix").value_or("") + fields.string("prompt").value_or("");

@@ -19,6 +19,9 @@ struct Request {
   openai::Sampling sampling = {};
   bool is_stream = false;
   bool return_tokens = false;
+  bool is_prompt_only = false;  // n_predict is 0: computes the prompt for the prefix cache
+  // Of the response, "a/b" names a field of a nested object; empty: all.
+  std::vector<std::string> response_fields = {};
   // infill: the prompt is the text before the gap.
   bool is_infill = false;
   std::string suffix = {};

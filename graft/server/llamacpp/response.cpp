@@ -1,5 +1,7 @@
 #include "graft/server/llamacpp/response.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "graft/base/text/str.h"
@@ -35,6 +37,22 @@ OrderedJson timings(const Usage& usage) {
           {"predicted_per_second", per_second(usage.num_output, usage.decode_seconds)}};
 }
 
+// The fields of these names, flat under their whole names; those that are missing are left out.
+OrderedJson picked(const OrderedJson& all, const std::vector<std::string>& names) {
+  OrderedJson out = OrderedJson::object();
+  for (const std::string& name : names) {
+    const OrderedJson* at = &all;
+    for (std::size_t begin = 0; at != nullptr && begin <= name.size();) {
+      const std::size_t end = std::min(name.find('/', begin), name.size());
+      const auto found = at->is_object() ? at->find(name.substr(begin, end - begin)) : at->end();
+      at = found == at->end() ? nullptr : &*found;
+      begin = end + 1;
+    }
+    if (at != nullptr) out[name] = *at;
+  }
+  return out;
+}
+
 }  // namespace
 
 CompletionWriter::CompletionWriter(ResponseOptions options) : options_(std::move(options)) {}
@@ -58,9 +76,10 @@ std::string CompletionWriter::probabilities(const api::Update& update) const {
 }
 
 std::string CompletionWriter::append(std::size_t /*prompt*/, const api::Update& update) {
+  if (update.finish) finish_ = *update.finish;
+  if (options_.is_prompt_only) return {};
   num_tokens_ += static_cast<std::int64_t>(update.tokens.size());
   has_new_line_ = has_new_line_ || update.text.find('\n') != std::string::npos;
-  if (update.finish) finish_ = *update.finish;
   const std::string items = options_.wants_logprobs ? probabilities(update) : "";
   if (!options_.is_stream) {
     content_ += update.text;
@@ -81,21 +100,29 @@ std::string CompletionWriter::append(std::size_t /*prompt*/, const api::Update& 
 }
 
 std::string CompletionWriter::finish(const Usage& usage) {
-  JsonObjectText json({{"index", 0},
-                       {"content", content_},
-                       {"tokens", tokens_},
-                       {"stop", true},
-                       {"model", options_.model},
-                       {"tokens_predicted", usage.num_output},
-                       {"tokens_evaluated", usage.num_prompt},
-                       {"prompt", options_.prompt},
-                       {"has_new_line", has_new_line_},
-                       {"truncated", false},
-                       {"stop_type", stop_type(finish_)},
-                       {"stopping_word", finish_.stop_text.value_or("")},
-                       {"tokens_cached", usage.num_cached},
-                       {"timings", timings(usage)}});
-  if (!probabilities_.empty()) json.add("completion_probabilities", str("[", probabilities_, "]"));
+  Usage used = usage;
+  if (options_.is_prompt_only) used.num_output = 0;
+  const OrderedJson all = {{"index", 0},
+                           {"content", content_},
+                           {"tokens", tokens_},
+                           {"stop", true},
+                           {"model", options_.model},
+                           {"tokens_predicted", used.num_output},
+                           {"tokens_evaluated", used.num_prompt},
+                           {"prompt", options_.prompt},
+                           {"has_new_line", has_new_line_},
+                           {"truncated", false},
+                           {"stop_type", stop_type(finish_)},
+                           {"stopping_word", finish_.stop_text.value_or("")},
+                           {"tokens_cached", used.num_cached},
+                           {"timings", timings(used)}};
+  constexpr const char* kProbabilities = "completion_probabilities";
+  const std::vector<std::string>& fields = options_.fields;
+  const bool is_whole = fields.empty();
+  JsonObjectText json(is_whole ? all : picked(all, fields));
+  if (!probabilities_.empty() &&
+      (is_whole || std::ranges::find(fields, kProbabilities) != fields.end()))
+    json.add(kProbabilities, str("[", probabilities_, "]"));
   const std::string text = json.take();
   return options_.is_stream ? str("data: ", text, "\n\n") : text;
 }

@@ -15,6 +15,9 @@ struct ResponseOptions {
   bool is_stream = false;
   bool return_tokens = false;
   bool wants_logprobs = false;
+  bool is_prompt_only = false;  // the token that the engine samples is left out
+  // The fields of the last object, see Request; empty: all.
+  std::vector<std::string> fields = {};
   const tokenizer::Tokenizer* tokenizer = nullptr;
 };
 

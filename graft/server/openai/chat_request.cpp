@@ -55,8 +55,8 @@ void reject_features(const Fields& fields) {
     if (modality != "text") fields.fail_at("modalities", str("'", modality, "' is not supported"));
   }
   fields.reject("web_search_options", "web search is not supported");
-  fields.reject("functions", "is deprecated, use tools");
-  fields.reject("function_call", "is deprecated, use tool_choice");
+  fields.reject_unless_empty("functions", "is deprecated, use tools");
+  fields.reject_unless_empty("function_call", "is deprecated, use tool_choice");
   for (const char* name : {"include_reasoning", "separate_reasoning"}) {
     if (!fields.boolean(name).value_or(true))
       fields.fail_at(name, "is always true: leave the reasoning out where you read it");
@@ -70,8 +70,9 @@ void reject_features(const Fields& fields) {
     fields.fail_at("store", "is not supported: /v1/responses stores responses");
   if (fields.boolean("add_special_tokens").value_or(false))
     fields.fail_at("add_special_tokens", "is always false: the chat template writes them");
-  fields.reject("documents", "is not supported: put them into a message");
-  fields.reject("chat_template", "is not allowed per request, see graft serve --chat-template");
+  fields.reject_unless_empty("documents", "is not supported: put them into a message");
+  fields.reject_unless_empty("chat_template",
+                             "is not allowed per request, see graft serve --chat-template");
 }
 
 // Valid arguments keep their text: some templates print it.

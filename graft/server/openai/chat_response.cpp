@@ -8,12 +8,6 @@
 namespace graft::server::openai {
 namespace {
 
-OrderedJson call_json(const ToolCall& call) {
-  return {{"id", call.id},
-          {"type", "function"},
-          {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
-}
-
 // The id and the name are in the first piece of a call only.
 OrderedJson piece_json(const ToolCall& piece) {
   OrderedJson json = {{"index", piece.index}};

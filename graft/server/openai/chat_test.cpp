@@ -21,7 +21,7 @@ ChatRequest read_chat(const std::string& more) {
 // Every field that OpenAI documents, with values that need no unsupported feature.
 TEST(ChatRequest, AcceptsEveryDocumentedField) {
   const ChatRequest request = read_chat(R"(,
-    "audio":null,"frequency_penalty":0.5,"function_call":null,"functions":null,
+    "audio":null,"frequency_penalty":0.5,"function_call":null,"functions":[],"documents":[],"chat_template":"",
     "logit_bias":{"5":-100,"7":1.5},"logprobs":true,"top_logprobs":3,"max_completion_tokens":9,
     "max_tokens":5,"metadata":{"a":"b"},"modalities":["text"],"n":2,"parallel_tool_calls":true,
     "prediction":{"type":"content","content":"x"},"presence_penalty":-0.5,"prompt_cache_key":"k",
@@ -74,7 +74,8 @@ const Rejected kRejected[] = {
      "tool_choice.allowed_tools.tools"},
     {R"(,"tool_choice":{"type":"allowed_tools","mode":"none","tools":[{"name":"f"}]})",
      "tool_choice.mode"},
-    {R"(,"functions":[])", "functions"},
+    {R"(,"functions":[{"name":"f"}])", "functions"},
+    {R"(,"function_call":"auto")", "function_call"},
     {R"(,"audio":{"voice":"x"})", "audio"},
     {R"(,"modalities":["text","audio"])", "modalities"},
     {R"(,"web_search_options":{})", "web_search_options"},

@@ -18,6 +18,7 @@ constexpr auto kSampling = std::to_array<std::string_view>({"temperature",
                                                             "frequency_penalty",
                                                             "repetition_penalty",
                                                             "repeat_penalty",
+                                                            "samplers",
                                                             "n",
                                                             "seed",
                                                             "stop",
@@ -39,13 +40,15 @@ constexpr auto kSampling = std::to_array<std::string_view>({"temperature",
                                                             "grammar",
                                                             "regex"});
 
-// Names of the client, prices and hints for speed; and parameters of samplers that are off: the
+// Names of the client, prices and hints for speed (any sequence finds what the prefix cache has, so
+// that a slot says nothing); and parameters of samplers that are off: the
 // field that turns one on is refused.
 constexpr auto kWithoutEffect = std::to_array<std::string_view>(
     {"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-     "service_tier", "prediction", "cache_prompt", "n_cache_reuse", "spaces_between_special_tokens",
-     "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
-     "dynatemp_exponent", "xtc_threshold", "mirostat_tau", "mirostat_eta"});
+     "service_tier", "prediction", "cache_prompt", "n_cache_reuse", "id_slot",
+     "spaces_between_special_tokens", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
+     "dry_sequence_breakers", "dynatemp_exponent", "xtc_threshold", "mirostat_tau",
+     "mirostat_eta"});
 
 struct Unsupported {
   std::string_view name;
@@ -67,7 +70,6 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     // Samplers.
     {"use_beam_search", kNo},
     {"length_penalty", "applies to beam search, which is not supported", 1},
-    {"samplers", "is not supported: their order is fixed"},
     {"min_keep", kNo},
     {"mirostat", kNo},
     {"dry_multiplier", kNo},
@@ -107,7 +109,6 @@ constexpr auto kUnsupported = std::to_array<Unsupported>({
     {"reasoning_budget", kNo, -1},
     {"thinking_forced_open", kNo},
     // Serving.
-    {"id_slot", "is not supported: sequences have no fixed slots", -1},
     {"kv_transfer_params", kNo},
     {"lora_path", "is not supported: load the adapter, and name it in lora or in model"},
     {"request_id", "is not supported: send the header X-Request-Id"},
@@ -129,7 +130,7 @@ bool has(const auto& names, std::string_view name) {
 
 }  // namespace
 
-void check_known(const Fields& fields, std::initializer_list<std::string_view> own) {
+void check_known(const Fields& fields, std::span<const std::string_view> own) {
   for (const auto& [name, value] : fields.json().items()) {
     if (value.is_null() || has(own, name) || has(kSampling, name) || has(kWithoutEffect, name))
       continue;

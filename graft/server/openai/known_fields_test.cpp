@@ -32,13 +32,12 @@ TEST(KnownFields, FeaturesAreRefusedUnlessTheyAreOff) {
       {"mirostat", "1", "0"},
       {"tfs_z", "0.5", "1"},
       {"repeat_last_n", "64", "-1"},
-      {"id_slot", "0", "-1"},
+      {"t_max_predict_ms", "100", "-1"},
       {"n_keep", "4", "0"},
       {"lora_path", R"("/adapter")", R"("")"},
       {"top_n_sigma", "1", "-1"},
       {"length_penalty", "2", "1.0"},
       {"use_beam_search", "true", "false"},
-      {"samplers", R"(["top_k"])", "[]"},
       {"structural_tag", R"("x")", R"("")"},
       {"thinking_token_budget", "0", "-1"},
       {"request_id", R"("a")", "null"},
@@ -68,7 +67,7 @@ TEST(KnownFields, OthersPass) {
 // read_sampling() must not read a field that is refused here.
 TEST(KnownFields, SamplingParametersAreKnown) {
   const char* body = R"({"temperature":1,"top_p":1,"top_k":1,"min_p":0,"typical_p":1,
-    "presence_penalty":0,"frequency_penalty":0,"repetition_penalty":1,"repeat_penalty":1,"n":1,
+    "presence_penalty":0,"frequency_penalty":0,"repetition_penalty":1,"repeat_penalty":1,"samplers":[],"n":1,
     "seed":1,"stop":[],"logit_bias":{},"bad_words":[],"min_tokens":0,"ignore_eos":false,
     "stop_token_ids":[],"allowed_token_ids":[],"skip_special_tokens":true,
     "include_stop_str_in_output":false,"response_format":{"type":"text"},"structured_outputs":{},

@@ -10,6 +10,7 @@
 #include "graft/formats/created_model.h"
 #include "graft/server/api_error.h"
 #include "graft/server/generation/structured_output.h"
+#include "graft/server/openai/samplers.h"
 
 namespace graft::server::openai {
 namespace {
@@ -129,6 +130,7 @@ Sampling read_sampling(const Fields& fields) {
   sampling.default_repetition_penalty =
       !set(params.repetition_penalty, fields.number("repetition_penalty", 0.01, 100)) &&
       !set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
+  read_samplers(fields, sampling);
   set(params.n, fields.integer("n", 1, kMaxSamples));
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
   params.stop = fields.strings("stop", kMaxStops);

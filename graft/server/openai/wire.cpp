@@ -47,6 +47,12 @@ OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning) {
           {"completion_tokens_details", {{"reasoning_tokens", num_reasoning}}}};
 }
 
+OrderedJson call_json(const ToolCall& call) {
+  return {{"id", call.id},
+          {"type", "function"},
+          {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
 std::string finish_text(const api::Finish& finish) {
   return std::string(to_string(finish.reason));
 }

@@ -11,6 +11,7 @@
 #include "graft/api/llm.h"
 #include "graft/base/text/json.h"
 #include "graft/server/generation/generation.h"
+#include "graft/server/generation/tool_calls.h"
 
 namespace graft::server::openai {
 
@@ -36,6 +37,8 @@ std::string system_fingerprint();
 std::string input_tokens_body(std::size_t count);
 
 OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning);
+// A call in a message.
+OrderedJson call_json(const ToolCall& call);
 // "stop" or "length"; sequences with other reasons end with an error instead.
 std::string finish_text(const api::Finish& finish);
 std::string sse_error(const std::string& message);

@@ -16,7 +16,6 @@ namespace {
 
 // Enough for most models and batches: growing it invalidates captured graphs.
 constexpr std::size_t kMinInputBytes = std::size_t{1} << 20U;
-constexpr std::size_t kInputAlignment = 16;
 
 }  // namespace
 
@@ -25,7 +24,8 @@ CudaContext::CudaContext(Device device)
       stream_(device.index),
       expert_ring_(device),
       graphs_(device, stream_, copied_out_),
-      sampled_(device) {}
+      sampled_(device),
+      late_sampling_(device) {}
 
 std::unique_ptr<BlockCopies> CudaContext::make_block_copies(const std::vector<BlockPart>& parts) {
   return std::make_unique<CudaBlockCopies>(device(), stream_, parts);
@@ -49,25 +49,15 @@ void CudaContext::begin_pass(const Batch& batch) {
     slots.offset = append_slots(batch, slots.block_tokens);
   append_states(batch);
   append_adapters(batch);
-  append_sampling(batch.sampling);
+  // Last, because the numbers of edits and masks vary: the offsets before are those of captured
+  // graphs.
+  sampling_ = append_sampling(batch.sampling, values_);
   upload_inputs(0);
   if (std::ranges::any_of(batch.token_ids, [](std::int32_t id) { return id < 0; })) {
     kernels::cuda::resolve_tokens(reinterpret_cast<std::int32_t*>(inputs_.data()) + token_ids_,
                                   batch.num_tokens(), sampled_.tokens(), stream());
   }
-  if (sampled_.reserve(batch.sampling.rows.size(), stream_)) graphs_.invalidate();
-}
-
-template <class Struct>
-CudaContext::Offset CudaContext::append_structs(const std::vector<Struct>& structs) {
-  static_assert(sizeof(Struct) % sizeof(std::int32_t) == 0 && alignof(Struct) <= kInputAlignment);
-  values_.resize((values_.size() * sizeof(std::int32_t) + kInputAlignment - 1) / kInputAlignment *
-                 (kInputAlignment / sizeof(std::int32_t)));
-  const Offset offset = values_.size();
-  values_.resize(offset + structs.size() * sizeof(Struct) / sizeof(std::int32_t));
-  if (!structs.empty())
-    std::memcpy(values_.data() + offset, structs.data(), structs.size() * sizeof(Struct));
-  return offset;
+  if (sampled_.reserve(batch.logit_rows.size(), stream_)) graphs_.invalidate();
 }
 
 void CudaContext::append_states(const Batch& batch) {
@@ -87,7 +77,7 @@ void CudaContext::append_states(const Batch& batch) {
     }
     sequences.push_back(sequence);
   }
-  states_ = append_structs(sequences);
+  states_ = append_structs(sequences, values_);
 }
 
 kernels::cuda::DeltaNetBatch CudaContext::delta_sequences(TensorView slots) const {
@@ -113,20 +103,6 @@ void CudaContext::append_adapters(const Batch& batch) {
   logit_adapters_ = values_.size();
   for (const std::int32_t row : batch.logit_rows)
     values_.push_back(adapters[static_cast<std::size_t>(row)]);
-}
-
-// Last, because the numbers of edits and masks vary: the offsets before are those of captured
-// graphs. The masks follow the edits, and the rows count their words from the first edit.
-void CudaContext::append_sampling(const BatchSampling& sampling) {
-  const std::size_t edit_words =
-      sampling.edits.size() * sizeof(kernels::LogitEdit) / sizeof(std::uint32_t);
-  std::vector<kernels::RowSampling> rows = sampling.rows;
-  for (kernels::RowSampling& row : rows) {
-    if (row.first_mask >= 0) row.first_mask += static_cast<std::int32_t>(edit_words);
-  }
-  sampling_rows_ = append_structs(rows);
-  sampling_edits_ = append_structs(sampling.edits);
-  append_structs(sampling.masks);
 }
 
 CudaContext::Offset CudaContext::append(std::span<const std::int32_t> values) {
@@ -255,11 +231,16 @@ void CudaContext::sample(TensorView logits, Pass& pass) {
   const TensorView scratch = pass.workspace.allocate(DType::U8, {bytes});
   kernels::cuda::sample_tokens(
       rows_of(logits), rows, logits.cols(),
-      {.rows = reinterpret_cast<const kernels::RowSampling*>(at(sampling_rows_)),
-       .edits = reinterpret_cast<const kernels::LogitEdit*>(at(sampling_edits_)),
-       .masks = reinterpret_cast<const std::uint32_t*>(at(sampling_edits_)),
+      {.rows = reinterpret_cast<const kernels::RowSampling*>(at(sampling_.rows)),
+       .edits = reinterpret_cast<const kernels::LogitEdit*>(at(sampling_.edits)),
+       .masks = reinterpret_cast<const std::uint32_t*>(at(sampling_.edits)),
        .tokens = sampled_.tokens()},
       scratch.data, stream());
+}
+
+void CudaContext::sample_kept(const BatchSampling& sampling) {
+  use_gpu(device().index);
+  late_sampling_.run(kept_logits(), sampling, sampled_.tokens(), stream_);
 }
 
 void CudaContext::start_tokens_out(std::int64_t num_tokens) {

@@ -14,9 +14,11 @@
 #include "graft/kernels/cuda/linear/linear.h"
 #include "graft/kernels/cuda/stream.h"
 #include "graft/ops/cuda/experts/expert_ring.h"
+#include "graft/ops/cuda/late_sampling.h"
 #include "graft/ops/cuda/runtime/cuda_graphs.h"
 #include "graft/ops/cuda/runtime/runtime.h"
 #include "graft/ops/cuda/sampled_tokens.h"
+#include "graft/ops/cuda/sampling_inputs.h"
 #include "graft/ops/devices/device_context.h"
 #include "graft/tensor/buffer.h"
 
@@ -39,6 +41,7 @@ class CudaContext final : public DeviceContext {
               Pass& pass) override;
   bool can_sample() const override { return true; }
   void sample(TensorView logits, Pass& pass) override;
+  void sample_kept(const BatchSampling& sampling) override;
   void start_tokens_out(std::int64_t num_tokens) override;
   std::span<const std::int32_t> finish_tokens_out() override;
   void discard_tokens() override;
@@ -101,9 +104,6 @@ class CudaContext final : public DeviceContext {
   void append_adapters(const Batch& batch);
   Offset append_slots(const Batch& batch, std::int64_t block_tokens);
   void append_states(const Batch& batch);
-  template <class Struct>
-  Offset append_structs(const std::vector<Struct>& structs);
-  void append_sampling(const BatchSampling& sampling);
   // The inputs from `first` on, in stream order.
   void upload_inputs(Offset first);
 
@@ -122,12 +122,12 @@ class CudaContext final : public DeviceContext {
   Group prefill_;
   Group decode_;
   std::vector<Slots> slots_;
-  Offset states_ = 0;         // DeltaSequence
-  Offset sampling_rows_ = 0;  // RowSampling
-  Offset sampling_edits_ = 0;
+  Offset states_ = 0;  // DeltaSequence
+  SamplingInputs sampling_;
   ExpertRing expert_ring_;
   CudaGraphCapture graphs_;
   SampledTokens sampled_;
+  LateSampling late_sampling_;
   std::vector<std::unique_ptr<CudaEvent>> times_;  // reused by every pass
   std::size_t num_times_ = 0;                      // of this pass
 };
