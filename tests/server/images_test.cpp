@@ -258,7 +258,7 @@ TEST_F(Images, RunTakesImageFiles) {
   const Outcome refused = run_program(
       {"run", "--device", "cpu", "--image", picture("portrait.jpg").string(), "-n", "4", "Hi"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.err.find("error: --image: the model"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("graft: --image: the model"), std::string::npos) << refused.err;
   EXPECT_NE(refused.err.find("reads no images"), std::string::npos) << refused.err;
   const std::string damaged = *folder_ / "damaged.png";
   std::ofstream(damaged) << "no picture";
