@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "graft/base/error.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 
 namespace graft::hub {
 namespace {

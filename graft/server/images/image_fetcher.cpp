@@ -8,7 +8,7 @@
 #include "graft/base/error.h"
 #include "graft/base/text/base64.h"
 #include "graft/base/text/str.h"
-#include "graft/hub/http.h"
+#include "graft/hub/http/http.h"
 #include "graft/server/api_error.h"
 #include "graft/server/router.h"
 
