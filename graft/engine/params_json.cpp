@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
+#include "graft/engine/speculation/speculation.h"
 
 namespace graft::engine {
 namespace {
@@ -35,6 +36,7 @@ void each_field(Params& params, const Visitor& visit) {
   visit("skip_special_tokens", params.skip_special_tokens);
   visit("logprobs", params.logprobs);
   visit("prompt_logprobs", params.prompt_logprobs);
+  visit("speculate", params.speculate);
 }
 
 Json value_of(const StructuredOutput& output) {
@@ -52,6 +54,10 @@ StructuredOutput structured_output_of(const Json& json) {
           .triggers = json.at("triggers").get<std::vector<std::string>>()};
 }
 
+Json value_of(const Speculation& speculation) {
+  return to_string(speculation);
+}
+
 template <class T>
 Json value_of(const T& field) {
   return field;
@@ -67,6 +73,9 @@ void read_value(const Json& json, T& field) {
 }
 void read_value(const Json& json, std::optional<StructuredOutput>& field) {
   if (!json.is_null()) field = structured_output_of(json);
+}
+void read_value(const Json& json, std::optional<Speculation>& field) {
+  if (!json.is_null()) field = parse_speculation(json.get<std::string>());
 }
 template <class T>
 void read_value(const Json& json, std::optional<T>& field) {
