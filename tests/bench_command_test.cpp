@@ -193,5 +193,25 @@ TEST_F(BenchCommand, PeerFailureIsAOneLineError) {
   expect_user_error(bench({"--against", program("silent", "echo '[]'\n")}), "no result for pp8");
 }
 
+TEST_F(BenchCommand, ComparesSpeculation) {
+  const Outcome table = bench({"--speculate", "ngram:1,4"});
+  EXPECT_EQ(table.exit_code, 0) << table.err;
+  for (const char* part : {"--speculate ngram:1,4", "without", "speed-up", "accepted"})
+    EXPECT_NE(table.out.find(part), std::string::npos) << part << " in " << table.out;
+  const Outcome outcome = bench_of("8", "24", {"--speculate", "ngram:1,4", "-b", "1,2", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Json json = parse_json(outcome.out, "bench");
+  ASSERT_EQ(json["results"].size(), 2U);
+  EXPECT_EQ(json["results"][1]["batch"], 2);
+  for (const Json& result : json["results"]) {
+    EXPECT_GT(result["decode_tokens_per_s"].get<double>(), 0);
+    EXPECT_GT(result["speculating_tokens_per_s"].get<double>(), 0);
+    EXPECT_LE(result["accepted_tokens"].get<int>(), result["draft_tokens"].get<int>());
+  }
+  const Outcome off = bench({"--speculate", "off"});
+  EXPECT_EQ(off.exit_code, 2);
+  EXPECT_NE(off.err.find("ngram"), std::string::npos) << off.err;
+}
+
 }  // namespace
 }  // namespace graft::tests

@@ -57,6 +57,8 @@ AnswerStats stats_of(const api::Update& last) {
   stats.num_prompt = last.num_prompt;
   stats.num_cached = last.num_cached;
   stats.num_output = last.num_output;
+  stats.num_draft_tokens = last.num_draft_tokens;
+  stats.num_accepted_tokens = last.num_accepted_tokens;
   stats.finish = *last.finish;
   const auto now = engine::Clock::now();
   const auto first = last.first_token.value_or(now);
@@ -113,6 +115,9 @@ void print_stats(const AnswerStats& stats, std::FILE* out) {
   fmt::print(out, "eval duration:        {:.3f} s\n", stats.output_seconds);
   fmt::print(out, "eval rate:            {:.2f} tokens/s\n",
              stats.num_output > 1 ? rate(stats.num_output - 1, stats.output_seconds) : 0.0);
+  if (stats.num_draft_tokens == 0) return;
+  fmt::print(out, "draft tokens:         {}, {} of them accepted\n", stats.num_draft_tokens,
+             stats.num_accepted_tokens);
 }
 
 InterruptScope::InterruptScope() {

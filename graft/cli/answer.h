@@ -18,8 +18,10 @@ struct AnswerStats {
   std::int64_t num_prompt = 0;
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   std::int64_t num_output = 0;
-  double prompt_seconds = 0;  // time to first token
-  double output_seconds = 0;  // after the first token
+  std::int64_t num_draft_tokens = 0;     // guessed and verified
+  std::int64_t num_accepted_tokens = 0;  // of them
+  double prompt_seconds = 0;             // time to first token
+  double output_seconds = 0;             // after the first token
   api::Finish finish = {};
   bool interrupted = false;
 };

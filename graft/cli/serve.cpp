@@ -15,6 +15,7 @@
 #include "graft/cli/commands.h"
 #include "graft/cli/options/model_options.h"
 #include "graft/cli/options/named_model.h"
+#include "graft/cli/options/speculate_option.h"
 #include "graft/cli/options/tier_options.h"
 #include "graft/cli/text_file.h"
 #include "graft/hub/environment.h"
@@ -38,6 +39,7 @@ struct ServeOptions {
   std::string snapshot_dir;
   std::string image_hosts;  // HOST[:PORT],…
   TierOptions tiers;
+  SpeculateOption speculate;
   std::string pooling = "mean";
   std::size_t max_body_mib = 32;
   std::size_t stream_buffer_kib = 4096;
@@ -149,6 +151,7 @@ void serve_models(ServeOptions& options) {
   config.pool.llm = options.model.config(ops::kMaxAdapters);
   config.pool.llm.engine = engine;
   options.tiers.apply_to(config.pool.llm.engine);
+  options.speculate.apply_to(config.pool.llm.engine);
   config.pool.llm.profile = options.profile;
   config.pool.llm.on_warning = [&logs](const std::string& line) { logs.warn(line); };
   config.pool.llm.on_placement = [&logs](const std::string& summary) {
@@ -214,6 +217,7 @@ void add_model_options(Command& command, ServeOptions& options) {
   command.add_option("--kv-blocks", pool.llm.engine.num_kvcache_blocks,
                      "Number of KV cache blocks (default: as many as fit into memory)");
   options.tiers.add_to(command);
+  options.speculate.add_to(command);
   command.add_option("--keep-alive", pool.keep_alive_seconds,
                      "Idle seconds before a model is unloaded (default: 300; -1: never)");
   command.add_option("--max-loaded-models", pool.max_loaded,

@@ -137,6 +137,13 @@ void BlockManager::register_full(BlockTable& table,
   }
 }
 
+void BlockManager::trim(BlockTable& table, std::int64_t end) {
+  while (static_cast<std::int64_t>(table.blocks.size()) > blocks_for(end)) {
+    release(table.blocks.back());
+    table.blocks.pop_back();
+  }
+}
+
 void BlockManager::release_before(BlockTable& table, std::int64_t position) {
   std::int64_t end = position / block_tokens_;
   // A block of a token in flight is registered later.

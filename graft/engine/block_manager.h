@@ -90,6 +90,9 @@ class BlockManager {
   // Registers the full blocks among positions [0, end), which are written by the end of this step.
   void register_full(BlockTable& table, std::span<const TokenId> tokens, std::int64_t end);
 
+  // Frees the blocks after those of positions [0, end), which hold nothing that is registered.
+  void trim(BlockTable& table, std::int64_t end);
+
   // Frees the blocks before position `position`, which attention no longer reads: full ones that
   // are registered where the prefix cache is on. They stay cached as other free blocks do.
   void release_before(BlockTable& table, std::int64_t position);

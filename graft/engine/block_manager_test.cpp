@@ -49,6 +49,24 @@ TEST(BlockManager, SharesFullPrefixBlocks) {
   EXPECT_EQ(blocks.stats().num_cached, 2);
 }
 
+TEST(BlockManager, TrimFreesTheBlocksAfterAPosition) {
+  BlockManager blocks(10, 4);
+  BlockTable table = compute(blocks, count_up(0, 10));
+  std::vector<BlockCopy> copies;
+  ASSERT_TRUE(blocks.prepare(table, 10, 21, copies));
+  EXPECT_EQ(blocks.num_free(), 4);
+  blocks.trim(table, 13);
+  EXPECT_EQ(table.blocks.size(), 4U);
+  blocks.trim(table, 12);
+  EXPECT_EQ(table.blocks.size(), 3U);
+  blocks.trim(table, 12);
+  EXPECT_EQ(table.blocks.size(), 3U);
+  EXPECT_EQ(blocks.num_free(), 7);
+  EXPECT_EQ(table.num_registered, 2);
+  blocks.free(table);
+  EXPECT_EQ(blocks.num_free(), 10);
+}
+
 TEST(BlockManager, SharesOnlyWithinOneSalt) {
   BlockManager blocks(20, 4);
   const Tokens tokens = count_up(0, 10);

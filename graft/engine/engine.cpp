@@ -9,6 +9,7 @@
 #include "graft/base/out_of_memory.h"
 #include "graft/base/text/units.h"
 #include "graft/engine/snapshots/output_text.h"
+#include "graft/engine/speculation/sequence_speculation.h"
 #include "graft/models/config/model_config.h"
 #include "graft/ops/experts/hybrid_experts.h"
 
@@ -172,7 +173,9 @@ Engine::Engine(models::OpenModel& model,
                  model.model().long_rope_from(),
                  states_.get()),
       runner_(model.model()),
-      adapters_(model) {
+      adapters_(model),
+      speculator_(model.model().vocab_size()) {
+  check_speculation({});
   scheduler_.use_window(open_.blueprint().attention_window());
   open_.model().enforce_eager(config_.enforce_eager);
   if (states_ != nullptr) open_.model().allocate_states(num_state_slots_);
@@ -192,6 +195,7 @@ bool Engine::has_work() const {
 void Engine::check(const Request& request) const {
   const std::int64_t vocab_size = open_.model().vocab_size();
   validate(request.params, vocab_size);
+  check_speculation(request.params);
   if (!has_allowed_token(request.params, eos_token_ids_, vocab_size)) {
     fail(
         "every token is masked: allowed_token_ids and bad_words leave no token, or only EOS and "
@@ -248,7 +252,10 @@ Sequence& Engine::add_sequence(std::shared_ptr<Sequence> owned) {
   Sequence& sequence = *owned;
   sequence.arrival_order = next_arrival_++;
   sequence.arrived = Clock::now();
-  if (!sequence.is_embedding()) sequence.detokenizer = new_detokenizer(sequence.params);
+  if (!sequence.is_embedding()) {
+    sequence.detokenizer = new_detokenizer(sequence.params);
+    sequence.speculation = Speculator::start(speculation_of(sequence.params));
+  }
   const bool has_line_limits = sequence.params.min_indent > 0 || sequence.params.max_line_ms;
   if (has_line_limits) sequence.lines.emplace(sequence.params);
   sequences_.emplace(sequence.id, std::move(owned));
@@ -296,6 +303,15 @@ bool Engine::abort(RequestId request) {
   return !found.empty();
 }
 
+void Engine::set_totals(const Sequence& sequence, Update& update) {
+  update.num_prompt = sequence.num_prompt;
+  update.num_cached = sequence.num_cached;
+  update.num_output = sequence.num_known_output();
+  if (sequence.speculation == nullptr) return;
+  update.num_draft_tokens = sequence.speculation->num_draft_tokens;
+  update.num_accepted_tokens = sequence.speculation->num_accepted_tokens;
+}
+
 void Engine::finish(Sequence& sequence, Finish reason, Update update) {
   if (sequence.detokenizer) {
     std::string rest = sequence.detokenizer->finish();
@@ -303,9 +319,7 @@ void Engine::finish(Sequence& sequence, Finish reason, Update update) {
     update.text += rest;
   }
   update.finish = std::move(reason);
-  update.num_prompt = sequence.num_prompt;
-  update.num_cached = sequence.num_cached;
-  update.num_output = sequence.num_known_output();
+  set_totals(sequence, update);
   update.prompt_logprobs = std::move(sequence.prompt_logprobs);
   update.arrived = sequence.arrived;
   update.first_scheduled = sequence.first_scheduled;
@@ -365,6 +379,7 @@ EngineStats Engine::stats() const {
           .num_computed_tokens = num_computed_tokens_,
           .num_output_tokens = num_output_tokens_,
           .num_graph_replays = open_.model().num_graph_replays(),
+          .speculation = speculator_.stats(),
           .blocks = blocks_.stats(),
           .num_out_of_window_blocks = blocks_.num_released(),
           .host_tier = kv_tiers_ ? kv_tiers_->host_stats() : TierStats(),

@@ -29,6 +29,7 @@
 #include "graft/engine/scheduler.h"
 #include "graft/engine/sequence.h"
 #include "graft/engine/snapshots/snapshot.h"
+#include "graft/engine/speculation/speculator.h"
 #include "graft/engine/states/state_slots.h"
 #include "graft/engine/tiers/block_memory.h"
 #include "graft/engine/tiers/kv_tiers.h"
@@ -106,6 +107,19 @@ class Engine {
     bool is_shared = false;  // several sequences sample from the row: copy before modifying it
     std::optional<TokenId> token = {};
     std::optional<TokenLogprobs> logprobs = {};
+    std::span<const TokenId> drafts = {};  // guessed, of the step's row and those after it
+    std::int64_t num_right = 0;            // of them, before this row
+
+    // With the tokens that the device sampled; -1: sampling failed.
+    void use_token_of(std::span<const TokenId> tokens) {
+      const TokenId sampled = tokens[static_cast<std::size_t>(row)];
+      if (sampled >= 0) token = sampled;
+    }
+    // Whether the guess for this row is right.
+    bool has_right_draft() const {
+      const auto at = static_cast<std::size_t>(num_right);
+      return at < drafts.size() && token == drafts[at];
+    }
   };
 
   // A started step.
@@ -115,10 +129,17 @@ class Engine {
       bool is_complete = false;            // its next token is sampled
       std::int64_t num_computed = 0;       // tokens of the sequence after the step
       SequenceLogits logits;
+      std::vector<TokenId> drafts = {};  // guessed tokens, whose rows follow
     };
     std::vector<Row> rows;
     bool is_sampled = false;    // by the device; otherwise the logits are on the host
     bool is_unsampled = false;  // sample_step() follows
+  };
+
+  // A step whose time automatic speculation records.
+  struct DecodeStep {
+    std::int64_t num_sequences = 0;
+    std::int64_t num_drafts = 0;  // guessed tokens
   };
 
   // Blocks on their way to or from the memory of tier entries.
@@ -160,20 +181,33 @@ class Engine {
   void add_samples(Sequence& sequence, std::int64_t row, std::vector<Sample>& samples);
   std::vector<Sample> samples_of(const Step& step, std::span<const TokenId> tokens);
   void run_sampler(Sample& sample);
+  void sample_and_append(std::vector<Sample>& samples, bool is_sampled);
   void append_token(Sample& sample);
   std::optional<Finish> check_stop(const Sequence& sequence) const;
   // Whether this many output tokens reach max_tokens or max_model_len.
   bool is_full(const Sequence& sequence, std::int64_t num_output) const;
+  static void set_totals(const Sequence& sequence, Update& update);
   void finish(Sequence& sequence, Finish reason, Update update);
+  // speculation/engine_speculation.cpp
+  const Speculation& speculation_of(const SamplingParams& params) const;
+  void check_speculation(const SamplingParams& params) const;
+  std::int64_t max_drafts(const Sequence& sequence) const;
+  void add_drafts(Schedule& schedule);
+  static bool speculates(const Step::Row& row);
+  std::vector<Sample> verified_samples(const std::vector<Sample>& samples,
+                                       std::span<const TokenId> tokens);
+  void merge_updates(std::size_t first);
+  static std::optional<DecodeStep> decode_step_of(const Schedule& schedule);
   void fail_running(const std::string& message);
   // sampling/engine_sampling.cpp
   bool can_sample_on_device(const Schedule& schedule);
   bool samples_later(const Schedule& schedule);
   ops::BatchSampling device_sampling(const Schedule& schedule);
   void sample_step(Step& step);
-  void add_device_row(Sequence& sequence,
-                      std::int64_t num_output,
-                      ops::BatchSampling& sampling) const;
+  void add_device_rows(Sequence& sequence,
+                       std::int64_t num_output,
+                       std::size_t num_drafts,
+                       ops::BatchSampling& sampling) const;
   // tiers/engine_tiers.cpp
   void open_tiers();
   void close_tiers() noexcept;
@@ -204,6 +238,7 @@ class Engine {
   Scheduler scheduler_;
   Runner runner_;
   Adapters adapters_;
+  Speculator speculator_;
   std::map<SequenceId, std::shared_ptr<Sequence>> sequences_;
   std::optional<Step> in_flight_;
   std::deque<TierCopy> tier_copies_;  // in progress, oldest first

@@ -7,6 +7,7 @@
 #include "graft/base/error.h"
 #include "graft/engine/engine.h"
 #include "graft/engine/sampler.h"
+#include "graft/engine/speculation/sequence_speculation.h"
 
 namespace graft::engine {
 namespace {
@@ -31,7 +32,9 @@ void Engine::run_step() {
   const Clock::time_point began = Clock::now();
   const std::int64_t num_computed = num_computed_tokens_;
   if (in_flight_ && !can_run_ahead(*in_flight_)) finish_in_flight();
-  const Schedule schedule = scheduler_.schedule();
+  Schedule schedule = scheduler_.schedule();
+  add_drafts(schedule);
+  const std::optional<DecodeStep> decodes = decode_step_of(schedule);
   wait_for_tiers(schedule);
   std::vector<std::shared_ptr<Sequence>> too_long;
   for (const Sequence* sequence : schedule.too_long)
@@ -45,6 +48,7 @@ void Engine::run_step() {
     if (sequence->state != SequenceState::Finished) finish_too_long(*sequence);
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  if (decodes) speculator_.record_step(decodes->num_sequences, decodes->num_drafts, seconds);
   if (kv_tiers_) kv_tiers_->record_prefill(num_computed_tokens_ - num_computed, seconds);
   store_after_step(seconds);
 }
@@ -66,7 +70,8 @@ std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
     const ScheduledSequence& scheduled = schedule.sequences[i];
     step.rows.push_back({.sequence = sequences_.at(scheduled.sequence->id),
                          .is_complete = scheduled.is_complete(),
-                         .logits = logits[i]});
+                         .logits = logits[i],
+                         .drafts = scheduled.drafts});
     mark_in_flight(step.rows.back(), scheduled.num_tokens);
   }
   return step;
@@ -75,18 +80,20 @@ std::optional<Engine::Step> Engine::start(const Schedule& schedule) {
 void Engine::mark_in_flight(Step::Row& row, std::int64_t num_tokens) {
   Sequence& sequence = *row.sequence;
   sequence.num_computed += num_tokens;
-  num_computed_tokens_ += num_tokens;
+  num_computed_tokens_ += num_tokens + static_cast<std::int64_t>(row.drafts.size());
   release_features(sequence);
   row.num_computed = sequence.num_computed;
   if (!row.is_complete || sequence.is_embedding()) return;
   ++sequence.num_in_flight;
-  sequence.sampled_row = static_cast<std::int32_t>(row.logits.first_row + row.logits.num_rows - 1);
+  sequence.sampled_row = static_cast<std::int32_t>(row.logits.sampled_row());
   sequence.is_last_in_flight = is_full(sequence, sequence.num_output());
 }
 
 // Whether the next step can be started before the tokens of this one are known.
 bool Engine::can_run_ahead(const Step& step) const {
-  return step.is_sampled && open_.model().can_run_ahead();
+  if (!step.is_sampled || !open_.model().can_run_ahead()) return false;
+  return std::ranges::none_of(
+      step.rows, [](const Step::Row& row) { return row.is_complete && speculates(row); });
 }
 
 // Weights that were read from a damaged file are zeros.
@@ -138,11 +145,25 @@ void Engine::finish_in_flight() {
   check_files();
   ++num_steps_;
   queue_blocks(step);
+  const std::size_t first_update = pending_.size();
   std::vector<Sample> samples = samples_of(step, tokens);
-  if (!step.is_sampled)
+  sample_and_append(samples, step.is_sampled);
+  // One round for each guessed token that was right.
+  int num_rounds = 1;
+  while (!(samples = verified_samples(samples, tokens)).empty()) {
+    sample_and_append(samples, step.is_sampled);
+    ++num_rounds;
+  }
+  if (num_rounds > 1) merge_updates(first_update);
+}
+
+void Engine::sample_and_append(std::vector<Sample>& samples, bool is_sampled) {
+  if (!is_sampled)
     open_.pool().parallel_for(samples.size(), [&](std::size_t i) { run_sampler(samples[i]); });
-  for (Sample& sample : samples)
+  for (Sample& sample : samples) {
+    if (sample.has_right_draft()) speculator_.record_accepted(*sample.sequence, sample.num_right);
     append_token(sample);
+  }
 }
 
 std::vector<Engine::Sample> Engine::samples_of(const Step& step, std::span<const TokenId> tokens) {
@@ -158,14 +179,16 @@ std::vector<Engine::Sample> Engine::samples_of(const Step& step, std::span<const
       finish_embedding(sequence);
       continue;
     }
-    const std::int64_t logits_row = row.logits.first_row + row.logits.num_rows - 1;
-    if (!step.is_sampled) {
+    const std::int64_t logits_row = row.logits.sampled_row();
+    if (step.is_sampled) {
+      samples.push_back({.sequence = &sequence, .row = logits_row});
+      samples.back().use_token_of(tokens);
+    } else {
       add_samples(sequence, logits_row, samples);
-      continue;
     }
-    const TokenId token = tokens[static_cast<std::size_t>(logits_row)];
-    samples.push_back({.sequence = &sequence, .row = logits_row});
-    if (token >= 0) samples.back().token = token;
+    if (row.drafts.empty()) continue;
+    samples.back().drafts = row.drafts;
+    speculator_.record_drafted(sequence, static_cast<std::int64_t>(row.drafts.size()));
   }
   return samples;
 }
@@ -212,6 +235,7 @@ void Engine::add_samples(Sequence& sequence, std::int64_t row, std::vector<Sampl
       open_.model().copy_state(sequence.state_slot, fork->state_slot);
     }
     fork->uses_long_rope = sequence.uses_long_rope;
+    fork->speculation = Speculator::start(speculation_of(sequence.params));
     fork->detokenizer = new_detokenizer(sequence.params);
     fork->lines = sequence.lines;
     fork->matcher = sequence.matcher;
@@ -273,9 +297,7 @@ void Engine::append_token(Sample& sample) {
   ++num_output_tokens_;
   if (!sequence.first_token) sequence.first_token = Clock::now();
   update.tokens.push_back(*sample.token);
-  update.num_prompt = sequence.num_prompt;
-  update.num_cached = sequence.num_cached;
-  update.num_output = sequence.num_known_output();
+  set_totals(sequence, update);
   if (sample.logprobs) update.logprobs.push_back(*std::move(sample.logprobs));
 
   std::optional<Finish> stop = check_stop(sequence);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graft/base/error.h"
+#include "graft/engine/speculation/speculation.h"
 
 namespace graft::engine {
 namespace {
@@ -38,6 +39,7 @@ void each_field(Params& params, const Visitor& visit) {
   visit("skip_special_tokens", params.skip_special_tokens);
   visit("logprobs", params.logprobs);
   visit("prompt_logprobs", params.prompt_logprobs);
+  visit("speculate", params.speculate);
 }
 
 Json value_of(const StructuredOutput& output) {
@@ -53,6 +55,10 @@ StructuredOutput structured_output_of(const Json& json) {
   return {.kind = static_cast<StructuredOutput::Kind>(kind),
           .text = json.at("text").get<std::string>(),
           .triggers = json.at("triggers").get<std::vector<std::string>>()};
+}
+
+Json value_of(const Speculation& speculation) {
+  return to_string(speculation);
 }
 
 template <class T>
@@ -79,6 +85,9 @@ void read_value(const Json& json, std::optional<std::vector<SamplingStep>>& fiel
       throw Error("unknown step of sampling");
     field->push_back(static_cast<SamplingStep>(step));
   }
+}
+void read_value(const Json& json, std::optional<Speculation>& field) {
+  if (!json.is_null()) field = parse_speculation(json.get<std::string>());
 }
 template <class T>
 void read_value(const Json& json, std::optional<T>& field) {

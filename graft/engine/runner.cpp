@@ -53,7 +53,40 @@ void append_images(ops::Batch& batch,
   }
 }
 
-void append(ops::Batch& batch, const ScheduledSequence& scheduled, std::int64_t hidden_size) {
+// Guessed tokens are rows of the sequence's slice, or with `splits_rows` of slices with one token
+// each: each layer writes all keys and values of the batch before it reads any.
+void append_slices(ops::Batch& batch,
+                   const ScheduledSequence& scheduled,
+                   std::int64_t first_row,
+                   bool splits_rows) {
+  const Sequence& sequence = *scheduled.sequence;
+  ops::SequenceSlice slice = {.first_row = first_row,
+                              .num_tokens = scheduled.num_tokens,
+                              .context_len = sequence.num_computed + scheduled.num_tokens,
+                              .block_table = sequence.table.blocks,
+                              .state_slot = sequence.state_slot,
+                              .checkpoints = scheduled.checkpoints,
+                              .adapter = sequence.adapter ? sequence.adapter->index : -1};
+  const auto num_drafts = static_cast<std::int64_t>(scheduled.drafts.size());
+  if (!splits_rows) {
+    slice.num_tokens += num_drafts;
+    slice.context_len += num_drafts;
+  }
+  batch.sequences.push_back(std::move(slice));
+  if (!splits_rows) return;
+  for (std::int64_t i = 0; i < num_drafts; ++i) {
+    ops::SequenceSlice row = batch.sequences.back();
+    row.first_row += row.num_tokens;
+    row.num_tokens = 1;
+    ++row.context_len;
+    batch.sequences.push_back(std::move(row));
+  }
+}
+
+void append(ops::Batch& batch,
+            const ScheduledSequence& scheduled,
+            std::int64_t hidden_size,
+            bool splits_rows) {
   const Sequence& sequence = *scheduled.sequence;
   const std::int64_t first_row = batch.num_tokens();
   const std::int32_t flag = sequence.uses_long_rope ? ops::kLongRopeFlag : 0;
@@ -65,23 +98,22 @@ void append(ops::Batch& batch, const ScheduledSequence& scheduled, std::int64_t 
     batch.positions.push_back(static_cast<std::int32_t>(position) + flag);
   }
   append_images(batch, scheduled, first_row, hidden_size);
-  batch.sequences.push_back({.first_row = first_row,
-                             .num_tokens = scheduled.num_tokens,
-                             .context_len = sequence.num_computed + scheduled.num_tokens,
-                             .block_table = sequence.table.blocks,
-                             .state_slot = sequence.state_slot,
-                             .checkpoints = scheduled.checkpoints,
-                             .adapter = sequence.adapter ? sequence.adapter->index : -1});
+  for (const TokenId token : scheduled.drafts) {
+    batch.token_ids.push_back(token);
+    batch.positions.push_back(batch.positions.back() + 1);
+  }
+  append_slices(batch, scheduled, first_row, splits_rows);
 }
 
 // Adds the hidden states of embeddings to their poolers; empty when the step has no embedding.
-models::HiddenObserver observer_of(const Schedule& schedule, const ops::Batch& batch) {
+models::HiddenObserver observer_of(const Schedule& schedule) {
   if (std::ranges::none_of(schedule.sequences, is_embedding)) return {};
   const auto add = [&](std::int64_t /*index*/, TensorView hidden) {
-    for (std::size_t i = 0; i < schedule.sequences.size(); ++i) {
-      if (!is_embedding(schedule.sequences[i])) continue;
-      const ops::SequenceSlice& slice = batch.sequences[i];
-      schedule.sequences[i].sequence->pooler->add(hidden.slice(slice.first_row, slice.num_tokens));
+    std::int64_t first_row = 0;
+    for (const ScheduledSequence& scheduled : schedule.sequences) {
+      if (is_embedding(scheduled))
+        scheduled.sequence->pooler->add(hidden.slice(first_row, scheduled.num_tokens));
+      first_row += scheduled.num_rows();
     }
   };
   return {.see = add, .is_last_only = true};
@@ -96,14 +128,16 @@ bool Runner::can_sample(const Schedule& schedule) {
 std::vector<SequenceLogits> Runner::prepare(const Schedule& schedule) {
   batch_ = {};
   std::vector<SequenceLogits> rows;
+  // As decode passes of one token per sequence are, which may run as a graph.
+  const bool splits_rows = model_.has_decode_graphs();
   for (const ScheduledSequence& scheduled : schedule.sequences) {
     const std::int64_t first = first_logit_row(scheduled);
     rows.push_back({.first_position = scheduled.sequence->num_computed + first,
                     .num_rows = scheduled.num_tokens - first,
                     .first_row = static_cast<std::int64_t>(batch_.logit_rows.size())});
     const std::int64_t batch_row = batch_.num_tokens();
-    append(batch_, scheduled, model_.hidden_size());
-    for (std::int64_t i = first; i < scheduled.num_tokens; ++i)
+    append(batch_, scheduled, model_.hidden_size(), splits_rows);
+    for (std::int64_t i = first; i < scheduled.num_rows(); ++i)
       batch_.logit_rows.push_back(static_cast<std::int32_t>(batch_row + i));
   }
   for (const BlockCopy& copy : schedule.copies)
@@ -134,7 +168,7 @@ std::vector<SequenceLogits> Runner::start(const Schedule& schedule,
   logits_.resize(static_cast<std::size_t>(num_rows * model_.vocab_size()));
   model_.forward(batch_, phase,
                  TensorView(logits_.data(), DType::F32, {num_rows, model_.vocab_size()}),
-                 observer_of(schedule, batch_));
+                 observer_of(schedule));
   return rows;
 }
 

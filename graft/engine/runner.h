@@ -16,11 +16,13 @@
 namespace graft::engine {
 
 // The logits rows of one scheduled sequence: the last row when its next token can be sampled, every
-// row when prompt logprobs were requested.
+// row when prompt logprobs were requested. The rows of its guessed tokens follow.
 struct SequenceLogits {
   std::int64_t first_position = 0;  // position of the first row in the sequence
   std::int64_t num_rows = 0;
   std::int64_t first_row = 0;  // index of the first row in the logits of the step
+
+  std::int64_t sampled_row() const { return first_row + num_rows - 1; }
 };
 
 class Runner {

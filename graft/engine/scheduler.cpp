@@ -225,7 +225,7 @@ Schedule Scheduler::schedule(Kind kind) {
   step.budget = config_.max_num_batched_tokens;
   step.slots = slots_by_client();
   if (kind != Kind::Prefill) schedule_running(step, Work::Decode);
-  if (kind == Kind::Decode) return std::move(step.schedule);
+  if (kind == Kind::Decode) return finish_schedule(step);
   step.prompt_tokens = fair_shares(pending_prompts(), step.budget);
   schedule_running(step, Work::Prompt);
   // Nothing is preempted from here on, so blocks written in this step can be shared within it: each
@@ -236,6 +236,11 @@ Schedule Scheduler::schedule(Kind kind) {
   // Running embeddings may preempt, but only embeddings that come later: they have the lowest rank.
   schedule_running(step, Work::Embedding);
   if (!step.has_preempted) schedule_waiting(step, /*is_embedding=*/true);
+  return finish_schedule(step);
+}
+
+Schedule Scheduler::finish_schedule(Step& step) {
+  step.schedule.budget = step.budget;
   return std::move(step.schedule);
 }
 

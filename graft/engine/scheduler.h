@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "graft/engine/block_manager.h"
@@ -31,7 +32,9 @@ struct ScheduledSequence {
   Sequence* sequence = nullptr;
   std::int64_t num_tokens = 0;  // starting at sequence->num_computed
   std::vector<ops::StateCheckpoint> checkpoints = {};
+  std::vector<TokenId> drafts = {};  // guessed tokens to verify, after those of the sequence
 
+  std::int64_t num_rows() const { return num_tokens + static_cast<std::int64_t>(drafts.size()); }
   // Whether the next token can be sampled after this step.
   bool is_complete() const { return sequence->num_pending() == num_tokens; }
 };
@@ -51,6 +54,7 @@ struct Schedule {
   std::vector<TierFill> loads;          // before the copies, also when no sequence is scheduled
   std::vector<TierFill> state_loads;    // after the copies
   std::vector<Sequence*> too_long;      // need more blocks than the cache has; the caller ends them
+  std::int64_t budget = 0;              // tokens left
 
   bool empty() const { return sequences.empty(); }
 };
@@ -91,6 +95,12 @@ class Scheduler {
   void remove(Sequence& sequence);
 
   Schedule schedule();
+  // Adds guessed tokens to verify to a scheduled sequence that decodes, as many as budget, rows and
+  // free blocks allow: nothing else waits or is preempted for them. Their blocks are freed by
+  // BlockManager::trim() when they are rejected.
+  void add_drafts(Schedule& schedule,
+                  ScheduledSequence& scheduled,
+                  std::span<const TokenId> tokens);
   // After a failed step: the snapshots that it should have written do not exist.
   void discard_pending_snapshots();
 
@@ -126,6 +136,7 @@ class Scheduler {
   std::int64_t num_pending_prefill() const;
   std::int64_t num_decoding() const;
   Schedule schedule(Kind kind);
+  static Schedule finish_schedule(Step& step);
   bool outgrows_short_rope(const Sequence& sequence) const;
   void use_long_rope(Sequence& sequence);
   void restart_long_sequences();

@@ -67,7 +67,8 @@ class Simulation {
 
   // One step; returns the number of tokens computed.
   std::int64_t step() {
-    const Schedule schedule = scheduler_.schedule();
+    Schedule schedule = scheduler_.schedule();
+    if (max_drafts_ > 0) add_drafts(schedule);
     for (Sequence* sequence : schedule.too_long)
       end(*sequence);
     check_limits(schedule);
@@ -77,10 +78,18 @@ class Simulation {
       check_context(scheduled);
       num_tokens += scheduled.num_tokens;
     }
-    for (const ScheduledSequence& scheduled : schedule.sequences)
+    for (const ScheduledSequence& scheduled : schedule.sequences) {
+      Sequence& sequence = *scheduled.sequence;
+      if (!scheduled.drafts.empty())
+        blocks_.trim(sequence.table, sequence.num_computed + scheduled.num_tokens);
       commit(scheduled);
+    }
     return num_tokens;
   }
+
+  // From now on up to this many guessed tokens, all of them wrong, follow those of sequences.
+  void guess(std::int64_t max_drafts) { max_drafts_ = max_drafts; }
+  std::int64_t num_drafts() const { return num_drafts_; }
 
   void end(Sequence& sequence) {
     ++num_ended_;
@@ -114,11 +123,37 @@ class Simulation {
     return rows_[static_cast<std::size_t>(block * size + position % size)];
   }
 
+  void add_drafts(Schedule& schedule) {
+    const std::int64_t num_preemptions = scheduler_.num_preemptions();
+    const std::size_t num_scheduled = schedule.sequences.size();
+    for (ScheduledSequence& scheduled : schedule.sequences) {
+      if (!scheduled.is_complete() || scheduled.num_tokens > 1 || random_() % 3 == 0) continue;
+      const auto count =
+          static_cast<std::size_t>(random_()) % static_cast<std::size_t>(max_drafts_ + 1);
+      scheduler_.add_drafts(schedule, scheduled, std::vector<TokenId>(count, 9));
+      num_drafts_ += static_cast<std::int64_t>(scheduled.drafts.size());
+    }
+    ASSERT_EQ(scheduler_.num_preemptions(), num_preemptions);
+    ASSERT_EQ(schedule.sequences.size(), num_scheduled);
+  }
+
+  // Rows that nothing reads, in blocks of the sequence alone.
+  void write_drafts(const ScheduledSequence& scheduled) {
+    const Sequence& sequence = *scheduled.sequence;
+    const std::int64_t begin = sequence.num_computed + scheduled.num_tokens;
+    for (std::int64_t i = begin; i < sequence.num_computed + scheduled.num_rows(); ++i) {
+      const auto block = static_cast<std::size_t>(i / blocks_.block_tokens());
+      ASSERT_EQ(blocks_.ref_count(sequence.table.blocks.at(block)), 1);
+      ASSERT_GE(static_cast<std::int64_t>(block), sequence.table.num_registered);
+      row(sequence, i) = 77;
+    }
+  }
+
   void check_limits(const Schedule& schedule) {
     std::int64_t num_tokens = 0;
     for (const ScheduledSequence& scheduled : schedule.sequences) {
       ASSERT_GE(scheduled.num_tokens, 1);
-      num_tokens += scheduled.num_tokens;
+      num_tokens += scheduled.num_rows();
     }
     ASSERT_LE(num_tokens, config_.max_num_batched_tokens);
     ASSERT_LE(scheduler_.num_running(), config_.max_num_seqs);
@@ -149,6 +184,7 @@ class Simulation {
             << "a row that another sequence reads is overwritten";
         row(sequence, i) = value;
       }
+      write_drafts(scheduled);
     }
   }
 
@@ -257,6 +293,8 @@ class Simulation {
   RequestId next_id_ = 1;
   std::int64_t num_expected_ = 0;
   std::int64_t num_ended_ = 0;
+  std::int64_t max_drafts_ = 0;
+  std::int64_t num_drafts_ = 0;
   std::mt19937 random_{7};
 };
 
@@ -547,11 +585,15 @@ struct Workload {
 
 class SchedulerRandom : public testing::TestWithParam<Workload> {};
 
-void run_random_load(const Workload& load, std::int64_t num_state_slots, std::int64_t window = 0) {
+void run_random_load(const Workload& load,
+                     std::int64_t num_state_slots,
+                     std::int64_t window = 0,
+                     std::int64_t max_drafts = 0) {
   EngineConfig config = config_of(load.budget, load.slots, load.blocks, load.block_tokens);
   config.chunk_prefill_size = load.chunk;
   config.enable_prefix_caching = load.caching;
   Simulation simulation(config, 0, 0, num_state_slots, window);
+  simulation.guess(max_drafts);
   std::mt19937 random(static_cast<unsigned>(load.blocks * 31 + load.budget));
   const auto pick = [&](std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(high - low + 1));
@@ -577,10 +619,16 @@ void run_random_load(const Workload& load, std::int64_t num_state_slots, std::in
   }
   EXPECT_EQ(simulation.scheduler().num_hit_tokens() > 0, load.caching);
   run_to_end(simulation);
+  EXPECT_EQ(simulation.num_drafts() > 1000, max_drafts > 0) << simulation.num_drafts();
 }
 
 TEST_P(SchedulerRandom, KeepsInvariantsUnderRandomLoad) {
   run_random_load(GetParam(), 0);
+}
+
+TEST_P(SchedulerRandom, GuessedTokensDisturbNothing) {
+  run_random_load(GetParam(), 0, 0, 6);
+  run_random_load(GetParam(), 0, 5, 20);
 }
 
 // Also longer than the cache: rows of released blocks are overwritten by others.

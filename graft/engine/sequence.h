@@ -28,6 +28,7 @@
 namespace graft::engine {
 
 class TierLoad;
+struct SequenceSpeculation;
 
 using graft::Finish;
 using graft::FinishReason;
@@ -98,6 +99,8 @@ struct Sequence {
   std::vector<TokenLogprobs> prompt_logprobs;           // starts at the second prompt token
   std::optional<grammar::OutputMatcher> matcher;        // of params.structured_output
   std::unique_ptr<Pooler> pooler;                       // of an embedding; null: generates tokens
+  // Guesses the next tokens; null: does not.
+  std::shared_ptr<SequenceSpeculation> speculation;
 
   TokenCounts counts;           // as of the last token that was sampled with penalties
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache

@@ -68,6 +68,8 @@ class Model {
 
   // Whether the device of the head samples tokens.
   bool can_sample(ops::Phase phase);
+  // Whether decode passes with one token per sequence can run as graphs.
+  bool has_decode_graphs() const { return decode_.can_be_captured(); }
   // Whether a pass can be started before the tokens of the one before are on the host: devices need
   // nothing from the host but the batch, which may refer to them.
   bool can_run_ahead();

@@ -50,6 +50,7 @@ struct EngineConfig {
   std::uint64_t kv_host_bytes = 0;
   std::uint64_t kv_disk_bytes = 0;
   std::filesystem::path kv_dir = {};
+  Speculation speculate = {};  // of requests without one of their own
   // Idle seconds after which the KV cache's memory, including the prefix cache, is released to the
   // system. Negative: never.
   double idle_release_seconds = 300;
@@ -193,6 +194,8 @@ struct Update {
   std::int64_t num_prompt = 0;
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   std::int64_t num_output = 0;
+  std::int64_t num_draft_tokens = 0;     // guessed and verified (Speculation)
+  std::int64_t num_accepted_tokens = 0;  // of them
   // Set in the last update of a sample.
   std::vector<TokenLogprobs> prompt_logprobs = {};  // starts at the second prompt token
   std::vector<float> embedding = {};                // of an embedding
@@ -245,6 +248,14 @@ struct TierStats {
   std::int64_t num_errors = 0;  // damaged or unreadable files, failed writes
 };
 
+// Tokens guessed and verified together (Speculation).
+struct SpeculationStats {
+  std::int64_t num_drafts = 0;        // sequences in steps, with one or more guessed tokens
+  std::int64_t num_draft_tokens = 0;  // guessed
+  std::int64_t num_accepted_tokens = 0;
+  std::vector<std::int64_t> accepted_by_position = {};  // guessed first, second, ...
+};
+
 struct EngineStats {
   std::int64_t num_running = 0;
   std::int64_t num_waiting = 0;
@@ -255,6 +266,7 @@ struct EngineStats {
   std::int64_t num_computed_tokens = 0;
   std::int64_t num_output_tokens = 0;
   std::int64_t num_graph_replays = 0;  // decode passes that ran as a CUDA graph
+  SpeculationStats speculation;
   BlockStats blocks;
   // Blocks that sequences freed while they ran, because every layer has a sliding window that ends
   // after them.

@@ -32,6 +32,23 @@ struct StructuredOutput {
 // A step of sampling, with llama.cpp's meaning.
 enum class SamplingStep : std::uint8_t { TopK, TopP, MinP, TypicalP, Temperature, Infill };
 
+// Tokens that are guessed and then verified together, several in one step. It changes the speed and
+// never the output.
+struct Speculation {
+  enum class Method : std::uint8_t {
+    Off,
+    Ngram,  // the tokens that followed an earlier occurrence of the last ones
+  };
+
+  Method method = Method::Off;
+  // Guess only where measured acceptance and step times say that it pays.
+  bool is_automatic = false;
+  std::int64_t min_match = 3;   // Ngram: last tokens that must have occurred before
+  std::int64_t max_tokens = 5;  // guessed for a sequence in a step
+
+  bool operator==(const Speculation&) const = default;
+};
+
 struct SamplingParams {
   std::int64_t n = 1;  // samples per prompt; sample i uses seed + i
 
@@ -68,6 +85,8 @@ struct SamplingParams {
 
   std::optional<std::int64_t> logprobs = {};         // top alternatives; 0: the sampled token only
   std::optional<std::int64_t> prompt_logprobs = {};  // the same for the prompt's tokens
+
+  std::optional<Speculation> speculate = {};  // unset: EngineConfig::speculate
 
   bool operator==(const SamplingParams&) const = default;
   bool is_greedy() const { return temperature < kGreedyTemperature; }

@@ -23,6 +23,7 @@
 #include "graft/cli/bench/bench_peer.h"
 #include "graft/cli/bench/bench_serve.h"
 #include "graft/cli/bench/bench_sessions.h"
+#include "graft/cli/bench/bench_speculate.h"
 #include "graft/cli/bench/bench_speed.h"
 #include "graft/cli/bench/bench_structured.h"
 #include "graft/cli/bench/bench_table.h"
@@ -46,6 +47,7 @@ struct BenchOptions {
   SpeedTestLists lists;
   std::int64_t rounds = 3;
   std::vector<std::string> against;
+  BenchSpeculateOptions speculate;
   bool profile = false;
   bool json = false;
 };
@@ -212,7 +214,15 @@ void run_against(const BenchOptions& options) {
   }
 }
 
-void run_bench(const BenchOptions& options) {
+void run_bench(BenchOptions& options) {
+  if (!options.speculate.speculate.text.empty()) {
+    options.speculate.generated = options.lists.generated;
+    options.speculate.batch_sizes = options.lists.batch_sizes;
+    options.speculate.rounds = options.rounds;
+    options.speculate.json = options.json;
+    bench_speculate(options.model, options.speculate);
+    return;
+  }
   if (!options.against.empty()) {
     run_against(options);
     return;
@@ -257,6 +267,16 @@ void add_bench(Command& app) {
   bench->add_option("--against", options->against,
                     "Compare with a llama-bench, given as PROGRAM or NAME=PROGRAM; batch sizes "
                     "above 1 use the llama-batched-bench in the same folder");
+  bench
+      ->add_option("--speculate", options->speculate.speculate.text,
+                   "Compare decoding with and without speculation: auto or ngram[:N,K], as in "
+                   "`graft serve`; by default at batch size 1")
+      ->option_text("auto|ngram[:N,K]")
+      ->excludes("--against");
+  bench
+      ->add_option("--speculate-prompt", options->speculate.prompt_file,
+                   "Text that --speculate continues (default: a source file and its beginning)")
+      ->option_text("FILE");
   bench->add_flag("--profile", options->profile, "Print the time per module")
       ->excludes("--against");
   bench->add_flag("--json", options->json, "Print JSON");
@@ -268,7 +288,9 @@ void add_bench(Command& app) {
   bench->callback([options, bench, batch_sizes] {
     if (bench->has_parsed_subcommand()) return;
     // llama-bench runs batch size 1 only; llama-batched-bench is used only when -b is given.
-    if (!options->against.empty() && batch_sizes->count() == 0) options->lists.batch_sizes = {1};
+    const bool is_compared =
+        !options->against.empty() || !options->speculate.speculate.text.empty();
+    if (is_compared && batch_sizes->count() == 0) options->lists.batch_sizes = {1};
     run_bench(*options);
   });
 }

@@ -136,12 +136,14 @@ void ContextOptions::add_to(Command& command) {
       ->check(Range(std::int64_t{1}, std::int64_t{1} << 24U))
       ->option_text("N");
   tiers.add_to(command);
+  speculate.add_to(command);
 }
 
 void ContextOptions::apply_to(api::EngineConfig& config) const {
   config.max_model_len = max_model_len;
   config.chunk_prefill_size = chunk_prefill;
   tiers.apply_to(config);
+  speculate.apply_to(config);
 }
 
 }  // namespace graft::cli

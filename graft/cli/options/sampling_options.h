@@ -10,6 +10,7 @@
 #include "graft/api/llm.h"
 #include "graft/base/text/json.h"
 #include "graft/cli/command.h"
+#include "graft/cli/options/speculate_option.h"
 #include "graft/cli/options/tier_options.h"
 #include "graft/models/config/model_config.h"
 
@@ -54,6 +55,7 @@ struct ContextOptions {
   std::int64_t max_model_len = 0;
   std::int64_t chunk_prefill = 0;
   TierOptions tiers = {};
+  SpeculateOption speculate = {};
 
   void add_to(Command& command);
   void apply_to(api::EngineConfig& config) const;

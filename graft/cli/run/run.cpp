@@ -94,14 +94,18 @@ struct SplitAnswer {
 };
 
 void print_json(const SplitAnswer& answer, const AnswerStats& stats) {
-  const OrderedJson json = {{"text", answer.content},
-                            {"reasoning", answer.reasoning},
-                            {"finish_reason", to_string(stats.finish.reason)},
-                            {"prompt_tokens", stats.num_prompt},
-                            {"cached_tokens", stats.num_cached},
-                            {"completion_tokens", stats.num_output},
-                            {"prompt_seconds", stats.prompt_seconds},
-                            {"completion_seconds", stats.output_seconds}};
+  OrderedJson json = {{"text", answer.content},
+                      {"reasoning", answer.reasoning},
+                      {"finish_reason", to_string(stats.finish.reason)},
+                      {"prompt_tokens", stats.num_prompt},
+                      {"cached_tokens", stats.num_cached},
+                      {"completion_tokens", stats.num_output},
+                      {"prompt_seconds", stats.prompt_seconds},
+                      {"completion_seconds", stats.output_seconds}};
+  if (stats.num_draft_tokens > 0) {
+    json["draft_tokens"] = stats.num_draft_tokens;
+    json["accepted_tokens"] = stats.num_accepted_tokens;
+  }
   fmt::print("{}\n", json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 

@@ -267,6 +267,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
     }
     context_.metrics.finished(lease_->name(), finished);
     usage_.num_output += update.num_output * num_copies_;
+    usage_.num_draft_tokens += update.num_draft_tokens;
+    usage_.num_accepted_tokens += update.num_accepted_tokens;
     if (update.id.sample != 0) return;
     usage_.num_prompt += update.num_prompt;
     usage_.num_cached += update.num_cached;

@@ -26,6 +26,8 @@ struct Usage {
   std::int64_t num_prompt = 0;
   std::int64_t num_cached = 0;  // prompt tokens found in the prefix cache
   std::int64_t num_output = 0;
+  std::int64_t num_draft_tokens = 0;     // guessed and verified
+  std::int64_t num_accepted_tokens = 0;  // of them
   // Max over the prompts: from the first scheduled step to the first token, and from there to the
   // end.
   double prefill_seconds = 0;

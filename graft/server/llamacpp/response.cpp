@@ -26,15 +26,21 @@ double per_token_ms(std::int64_t count, double seconds) {
 
 OrderedJson timings(const Usage& usage) {
   const std::int64_t num_prompt = usage.num_prompt - usage.num_cached;
-  return {{"cache_n", usage.num_cached},
-          {"prompt_n", num_prompt},
-          {"prompt_ms", usage.prefill_seconds * 1e3},
-          {"prompt_per_token_ms", per_token_ms(num_prompt, usage.prefill_seconds)},
-          {"prompt_per_second", per_second(num_prompt, usage.prefill_seconds)},
-          {"predicted_n", usage.num_output},
-          {"predicted_ms", usage.decode_seconds * 1e3},
-          {"predicted_per_token_ms", per_token_ms(usage.num_output, usage.decode_seconds)},
-          {"predicted_per_second", per_second(usage.num_output, usage.decode_seconds)}};
+  OrderedJson json = {
+      {"cache_n", usage.num_cached},
+      {"prompt_n", num_prompt},
+      {"prompt_ms", usage.prefill_seconds * 1e3},
+      {"prompt_per_token_ms", per_token_ms(num_prompt, usage.prefill_seconds)},
+      {"prompt_per_second", per_second(num_prompt, usage.prefill_seconds)},
+      {"predicted_n", usage.num_output},
+      {"predicted_ms", usage.decode_seconds * 1e3},
+      {"predicted_per_token_ms", per_token_ms(usage.num_output, usage.decode_seconds)},
+      {"predicted_per_second", per_second(usage.num_output, usage.decode_seconds)}};
+  if (usage.num_draft_tokens > 0) {
+    json["draft_n"] = usage.num_draft_tokens;
+    json["draft_n_accepted"] = usage.num_accepted_tokens;
+  }
+  return json;
 }
 
 // The fields of these names, flat under their whole names; those that are missing are left out.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graft/server/metrics/prometheus.h"
+#include "graft/server/metrics/speculation_metrics.h"
 #include "graft/server/metrics/tier_metrics.h"
 #include "graft/tensor/device.h"
 
@@ -204,6 +205,7 @@ void Metrics::unloaded(const std::string& model,
   if (metrics.live.erase(serial) == 0) return;
   for (const StatRow& row : kStatCounters)
     metrics.unloaded.*(row.value) += stats.*(row.value);
+  add_to(metrics.unloaded.speculation, stats.speculation);
   for (const TierName& tier : kTierNames) {
     for (const TierRow& row : kTierCounters)
       metrics.unloaded.*(tier.stats).*(row.value) += stats.*(tier.stats).*(row.value);
@@ -253,6 +255,7 @@ std::string Metrics::text(const std::vector<ModelGauges>& gauges) {
   update_live(gauges);
   write_gauges(out, gauges);
   write_engine_counters(out);
+  write_speculation(out);
   write_tiers(out, gauges);
   write_counters(out);
   write_histograms(out);
@@ -307,6 +310,29 @@ void Metrics::write_engine_counters(std::string& out) const {
     writer.begin(row.name, "counter", row.help);
     for (const auto& [model, metrics] : models_)
       writer.add(model_label(model), static_cast<double>(engine_total(metrics, row.value)));
+  }
+}
+
+void Metrics::write_speculation(std::string& out) const {
+  std::map<std::string, SpeculationStats> sums;
+  for (const auto& [model, metrics] : models_) {
+    SpeculationStats& sum = sums[model] = metrics.unloaded.speculation;
+    for (const auto& [serial, stats] : metrics.live)
+      add_to(sum, stats.speculation);
+  }
+  MetricWriter writer(out);
+  for (const SpeculationRow& row : kSpeculationCounters) {
+    writer.begin(row.name, "counter", row.help);
+    for (const auto& [model, sum] : sums)
+      writer.add(model_label(model), static_cast<double>(sum.*(row.value)));
+  }
+  writer.begin("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+               "Guessed tokens that were right, by their position in the draft.");
+  for (const auto& [model, sum] : sums) {
+    for (std::size_t i = 0; i < sum.accepted_by_position.size(); ++i) {
+      writer.add(model_label(model) + "," + metric_label("position", std::to_string(i)),
+                 static_cast<double>(sum.accepted_by_position[i]));
+    }
   }
 }
 

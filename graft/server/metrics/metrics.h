@@ -96,6 +96,7 @@ class Metrics {
                             std::int64_t engine::EngineStats::*value) const;
   void write_gauges(std::string& out, const std::vector<ModelGauges>& gauges) const;
   void write_engine_counters(std::string& out) const;
+  void write_speculation(std::string& out) const;
   void write_tiers(std::string& out, const std::vector<ModelGauges>& gauges) const;
   void write_counters(std::string& out) const;
   void write_histograms(std::string& out) const;

@@ -53,6 +53,28 @@ TEST(Metrics, ReportsCountersGaugesAndHistograms) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
 }
 
+TEST(Metrics, SpeculationCountsUnloadedModelsToo) {
+  Metrics metrics;
+  engine::EngineStats stats;
+  stats.speculation = {.num_drafts = 5,
+                       .num_draft_tokens = 20,
+                       .num_accepted_tokens = 7,
+                       .accepted_by_position = {4, 3, 0, 0}};
+  metrics.loaded("m", 1);
+  metrics.unloaded("m", 1, "idle", stats);
+  metrics.loaded("m", 2);
+  stats.speculation.accepted_by_position = {6, 1};
+  const std::string text = metrics.text({{.model = "m", .serial = 2, .stats = stats}});
+  const std::string labels = R"({model_name="m",engine="0")";
+  for (const std::string& line :
+       {"vllm:spec_decode_num_drafts_total" + labels + "} 10\n",
+        "vllm:spec_decode_num_draft_tokens_total" + labels + "} 40\n",
+        "vllm:spec_decode_num_accepted_tokens_total" + labels + "} 14\n",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + ",position=\"0\"} 10\n",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + ",position=\"3\"} 0\n"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
+}
+
 TEST(Metrics, CountersOfAModelNeverGoBackwards) {
   Metrics metrics;
   const auto steps = [&](const std::vector<ModelGauges>& gauges) {

@@ -113,6 +113,8 @@ const Rejected kRejected[] = {
     {R"(,"presence_penalty":3)", "presence_penalty"},
     {R"(,"bad_words":["a"," "])", "bad_words"},
     {R"(,"bad_words":[7])", "bad_words"},
+    {R"(,"speculate":"mtp")", "speculate"},
+    {R"(,"speculate":true)", "speculate"},
     {R"(,"prompt_logprobs":-1)", "prompt_logprobs"},
     {R"(,"prompt_logprobs":21)", "prompt_logprobs"},
     {R"(,"prompt_logprobs":1,"stream":true)", "prompt_logprobs"},
@@ -187,6 +189,14 @@ TEST(ChatRequest, KeepsMalformedArgumentsOfEarlierCalls) {
   EXPECT_EQ(calls[1]["function"]["arguments"], OrderedJson({{"unparsed", "[1]"}}));
   EXPECT_EQ(calls[2]["function"]["arguments"], R"({"x":1})");
   EXPECT_EQ(calls[3]["function"]["arguments"], "");
+}
+
+TEST(ChatRequest, ReadsSpeculation) {
+  using Method = Speculation::Method;
+  EXPECT_EQ(read_chat(R"(,"speculate":"ngram:2,7")").sampling.params.speculate,
+            (Speculation{.method = Method::Ngram, .min_match = 2, .max_tokens = 7}));
+  EXPECT_EQ(read_chat(R"(,"speculate":"off")").sampling.params.speculate, Speculation());
+  EXPECT_FALSE(read_chat("").sampling.params.speculate);
 }
 
 TEST(ChatRequest, ReadsPromptLogprobsAndBadWords) {
@@ -322,6 +332,17 @@ TEST(ChatResponseWriter, WritesOneObject) {
   EXPECT_EQ(second["finish_reason"], "tool_calls");
   EXPECT_EQ(json["usage"]["total_tokens"], 8);
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 4);
+  EXPECT_FALSE(json["usage"]["completion_tokens_details"].contains("accepted_prediction_tokens"));
+}
+
+TEST(ChatResponseWriter, UsageHasGuessedTokens) {
+  ChatResponseWriter writer(kIdentity, {.num_choices = 1});
+  writer.append(0, last("A", api::FinishReason::Stop));
+  const Json json = Json::parse(
+      writer.finish({.num_output = 9, .num_draft_tokens = 12, .num_accepted_tokens = 5}));
+  const Json& details = json["usage"]["completion_tokens_details"];
+  EXPECT_EQ(details["accepted_prediction_tokens"], 5);
+  EXPECT_EQ(details["rejected_prediction_tokens"], 7);
 }
 
 TEST(ChatResponseWriter, MalformedCallsAreText) {

@@ -68,7 +68,7 @@ TEST(KnownFields, OthersPass) {
 TEST(KnownFields, SamplingParametersAreKnown) {
   const char* body = R"({"temperature":1,"top_p":1,"top_k":1,"min_p":0,"typical_p":1,
     "presence_penalty":0,"frequency_penalty":0,"repetition_penalty":1,"repeat_penalty":1,"samplers":[],"n":1,
-    "seed":1,"stop":[],"logit_bias":{},"bad_words":[],"min_tokens":0,"ignore_eos":false,
+    "seed":1,"speculate":"off","stop":[],"logit_bias":{},"bad_words":[],"min_tokens":0,"ignore_eos":false,
     "stop_token_ids":[],"allowed_token_ids":[],"skip_special_tokens":true,
     "include_stop_str_in_output":false,"response_format":{"type":"text"},"structured_outputs":{},
     "guided_json":{},"guided_regex":"","guided_choice":[],"guided_grammar":"","json_schema":{},

@@ -7,6 +7,7 @@
 #include "graft/api/model_sampling.h"
 #include "graft/base/error.h"
 #include "graft/base/text/str.h"
+#include "graft/engine/speculation/speculation.h"
 #include "graft/formats/created_model.h"
 #include "graft/server/api_error.h"
 #include "graft/server/generation/structured_output.h"
@@ -47,6 +48,16 @@ std::vector<std::string> read_bad_words(const Fields& fields) {
     }
   }
   return words;
+}
+
+std::optional<Speculation> read_speculation(const Fields& fields) {
+  const auto text = fields.string("speculate");
+  if (!text) return std::nullopt;
+  try {
+    return engine::parse_speculation(*text);
+  } catch (const Error& error) {
+    fields.fail_at("speculate", error.what());
+  }
 }
 
 template <class T, class U>
@@ -132,6 +143,7 @@ Sampling read_sampling(const Fields& fields) {
       !set(params.repetition_penalty, fields.number("repeat_penalty", 0.01, 100));
   read_samplers(fields, sampling);
   set(params.n, fields.integer("n", 1, kMaxSamples));
+  params.speculate = read_speculation(fields);
   if (const auto seed = fields.integer("seed")) params.seed = static_cast<std::uint64_t>(*seed);
   params.stop = fields.strings("stop", kMaxStops);
   params.logit_bias = read_logit_bias(fields);

@@ -40,11 +40,16 @@ std::string input_tokens_body(std::size_t count) {
 }
 
 OrderedJson usage_json(const Usage& usage, std::int64_t num_reasoning) {
+  OrderedJson output = {{"reasoning_tokens", num_reasoning}};
+  if (usage.num_draft_tokens > 0) {
+    output["accepted_prediction_tokens"] = usage.num_accepted_tokens;
+    output["rejected_prediction_tokens"] = usage.num_draft_tokens - usage.num_accepted_tokens;
+  }
   return {{"prompt_tokens", usage.num_prompt},
           {"completion_tokens", usage.num_output},
           {"total_tokens", usage.num_prompt + usage.num_output},
           {"prompt_tokens_details", {{"cached_tokens", usage.num_cached}}},
-          {"completion_tokens_details", {{"reasoning_tokens", num_reasoning}}}};
+          {"completion_tokens_details", output}};
 }
 
 OrderedJson call_json(const ToolCall& call) {

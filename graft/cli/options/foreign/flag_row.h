@@ -17,15 +17,16 @@ enum class Meaning : std::uint8_t {
   CacheTokens,  // tokens of the KV cache: --kv-blocks
   Gibibytes,    // a number of GiB: the same flag with the unit
   Mebibytes,
-  Prompt,      // a text that becomes the prompt
-  Model,       // the last of these wins; --gguf-path over --model-path
-  ModelName,   // the name under which the model is served
-  CudaGraph,   // false: --enforce-eager
-  GpuLayers,   // 0: --device cpu; all: placed automatically, as without it
-  DeviceName,  // llama.cpp's: none, CUDA0
-  Origins,     // a JSON list of CORS origins
-  CacheType,   // of the KV cache, in PyTorch's names
-  KeyType,     // of the KV cache; keys and values must have the same
+  Prompt,       // a text that becomes the prompt
+  Model,        // the last of these wins; --gguf-path over --model-path
+  ModelName,    // the name under which the model is served
+  CudaGraph,    // false: --enforce-eager
+  GpuLayers,    // 0: --device cpu; all: placed automatically, as without it
+  DeviceName,   // llama.cpp's: none, CUDA0
+  Origins,      // a JSON list of CORS origins
+  Speculation,  // vLLM's JSON; methods other than ngram are refused
+  CacheType,    // of the KV cache, in PyTorch's names
+  KeyType,      // of the KV cache; keys and values must have the same
   ValueType,
   Only,     // `to`, a list "a|b": accepted values, which are what graft does anyway
   Mode,     // likewise; long_context is refused with what there is instead
@@ -53,7 +54,10 @@ inline constexpr std::string_view kNoLongContext =
     "context where it was computed. --max-model-len sets its length, --kv-cache-dtype q8_0 or q4_0 "
     "(on CPUs) makes it smaller, --device cpu keeps it in host memory, --kv-host keeps earlier "
     "prompts";
-inline constexpr std::string_view kNoDraft = "speculative decoding is not supported";
+inline constexpr std::string_view kNoDraft =
+    "speculative decoding has no draft models; --speculate ngram or auto guesses tokens that "
+    "occurred "
+    "before";
 inline constexpr std::string_view kRope = "RoPE is as the checkpoint says";
 inline constexpr std::string_view kStep = "--max-num-batched-tokens of `graft serve` bounds a step";
 inline constexpr std::string_view kBatch = "`graft serve` runs several requests at once";

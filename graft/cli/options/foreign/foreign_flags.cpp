@@ -46,6 +46,21 @@ std::int64_t flag_number(std::string_view flag, const std::string& value) {
   return number;
 }
 
+// vLLM's --speculative-config in the form of --speculate.
+std::string speculation_text(std::string_view flag, const std::string& value) {
+  const Json config = Json::parse(value, nullptr, false);
+  if (!config.is_object()) fail(flag, ": expected a JSON object, got ", value);
+  if (config.value("method", Json()) != "ngram") fail(flag, ": ", kNoDraft);
+  const auto count = [&](const char* name, int otherwise) {
+    const Json number = config.value(name, Json(otherwise));
+    if (!number.is_number_integer()) fail(flag, ": ", name, " is ", number.dump());
+    return number.dump();
+  };
+  const char* least =
+      config.contains("prompt_lookup_min") ? "prompt_lookup_min" : "prompt_lookup_max";
+  return str("ngram:", count(least, 5), ",", count("num_speculative_tokens", 5));
+}
+
 void check_is_one_of(const FlagRow& row, const std::optional<std::string>& value) {
   if (!value) return;
   for (std::string_view rest = row.to; !rest.empty();) {
@@ -203,6 +218,8 @@ class Translator {
         return add(row.to, cache_type(value));
       case Meaning::Origins:
         return add_origins(row, value);
+      case Meaning::Speculation:
+        return add(row.to, speculation_text(row.from, value));
       case Meaning::Prefill:
         return add(is_serve_ ? "--max-num-batched-tokens" : "--chunk-prefill", value);
       case Meaning::CacheTokens:

@@ -136,8 +136,15 @@ TEST(ForeignFlags, MoreOfVllm) {
   EXPECT_EQ(translate_flags({"serve", "--max-model-len", "-1"}), Words{"serve"});
   EXPECT_NE(refusal({"serve", "-O3"}).find("kernels"), std::string::npos);
   EXPECT_NE(refusal({"serve", "-q", "awq"}).find("graft quantize"), std::string::npos);
-  EXPECT_NE(refusal({"serve", "--speculative-config", "{}"}).find("speculative decoding"),
-            std::string::npos);
+  EXPECT_EQ(translate_flags({"serve", "--speculative-config",
+                             R"({"method": "ngram", "num_speculative_tokens": 4,
+                                 "prompt_lookup_max": 5, "prompt_lookup_min": 2})"}),
+            (Words{"serve", "--speculate", "ngram:2,4"}));
+  for (const char* config : {"{}", R"({"method": "mtp"})", R"({"model": "small"})"}) {
+    EXPECT_NE(refusal({"serve", "--speculative-config", config}).find("speculative decoding"),
+              std::string::npos);
+  }
+  EXPECT_NE(refusal({"serve", "--speculative-config", "ngram"}).find("JSON"), std::string::npos);
   EXPECT_NE(refusal({"serve", "--no-enable-prefix-caching"}).find("always on"), std::string::npos);
 }
 
