@@ -365,7 +365,7 @@ TEST(RulesCommand, ChecksKwargsForAMachineWithGpus) {
                           "- match: {role: linear}\n"
                           "  replace: {class: default, kwargs: {precision: fastest}}\n"
                           "- match: {role: kv_cache}\n"
-                          "  replace: {class: default, kwargs: {dtype: q8_0}}\n"
+                          "  replace: {class: default, kwargs: {dtype: q5_1}}\n"
                           "- match: {role: experts}\n"
                           "  replace: {class: cpu.experts, kwargs: {repack: maybe}}\n";
   const Outcome outcome =
@@ -374,7 +374,7 @@ TEST(RulesCommand, ChecksKwargsForAMachineWithGpus) {
   for (const char* part :
        {":2: error: unknown kwarg \"devcie\" of cuda.rms_norm",
         ":4: error: cuda.linear: precision is 'fastest', expected fast or f32",
-        ":6: error: cuda.kv_cache: dtype is 'q8_0', expected f32, f16 or bf16",
+        ":6: error: cuda.kv_cache: dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 or q4_0",
         ":8: error: cpu.experts: repack is 'maybe', expected true or false", " and 47 more)"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " in " << outcome.out;
 }

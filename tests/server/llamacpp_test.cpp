@@ -23,23 +23,23 @@ Json complete(const ServerProcess& server, const Json& body) {
 TEST(LlamaCppServer, ServesAnEditor) {
   const ServerProcess server;
   const std::string prompt = "Once upon a time there was a fox who lived in a forest near the sea.";
-  const Json fill = {{"id_slot", 0},          {"prompt", prompt},        {"n_predict", 0},
-                     {"temperature", 0.0},    {"samplers", Json::array()}, {"stream", false},
-                     {"cache_prompt", true},  {"t_max_prompt_ms", 1},    {"t_max_predict_ms", 1},
+  const Json fill = {{"id_slot", 0},           {"prompt", prompt},          {"n_predict", 0},
+                     {"temperature", 0.0},     {"samplers", Json::array()}, {"stream", false},
+                     {"cache_prompt", true},   {"t_max_prompt_ms", 1},      {"t_max_predict_ms", 1},
                      {"response_fields", {""}}};
   EXPECT_EQ(complete(server, fill), Json::object());
-  Json suggest = {{"id_slot", 0},
-                  {"prompt", prompt},
-                  {"n_predict", 12},
-                  {"n_indent", 4},
-                  {"top_k", 40},
-                  {"top_p", 0.9},
-                  {"samplers", {"top_k", "top_p", "infill"}},
-                  {"t_max_prompt_ms", 500},
-                  {"t_max_predict_ms", 1000},
-                  {"response_fields",
-                   {"content", "timings/prompt_n", "timings/predicted_n", "truncated",
-                    "tokens_cached"}}};
+  Json suggest = {
+      {"id_slot", 0},
+      {"prompt", prompt},
+      {"n_predict", 12},
+      {"n_indent", 4},
+      {"top_k", 40},
+      {"top_p", 0.9},
+      {"samplers", {"top_k", "top_p", "infill"}},
+      {"t_max_prompt_ms", 500},
+      {"t_max_predict_ms", 1000},
+      {"response_fields",
+       {"content", "timings/prompt_n", "timings/predicted_n", "truncated", "tokens_cached"}}};
   const Json reply = complete(server, suggest);
   EXPECT_EQ(reply.size(), 5U) << reply;
   EXPECT_FALSE(reply["truncated"]);

@@ -73,8 +73,7 @@ TEST(CheckKwargs, KeysAndValuesAreOneCache) {
                 .find("quantize and dtype: set one of them"),
             std::string::npos);
   EXPECT_NE(check(rule("kv_cache", "quantize: nf4"), kNoGpu).find("nf4"), std::string::npos);
-  EXPECT_NE(check(rule("kv_cache", "quantize: q8_0"), kOneGpu).find("q8_0"), std::string::npos)
-      << "GPUs have no such type";
+  EXPECT_EQ(check(rule("kv_cache", "quantize: q8_0"), kOneGpu), "");
   const std::string sizes =
       check(rule("kv_cache", "max_cache_size: 4096, chunk_size: 128"), kNoGpu);
   EXPECT_NE(sizes.find("max_cache_size: 4096 has no effect"), std::string::npos) << sizes;
@@ -131,8 +130,9 @@ TEST(CheckKwargs, GpuOperatorsWithoutADriver) {
   EXPECT_EQ(check(rule("linear", "precision: fastest"), kOneGpu),
             "r.yaml:2: error: cuda.linear: precision is 'fastest', expected fast or f32 (at "
             "model.layers.0.self_attn.q_a_proj and 40 more)\n");
-  EXPECT_EQ(check(rule("kv_cache", "dtype: q8_0"), kOneGpu),
-            "r.yaml:2: error: cuda.kv_cache: dtype is 'q8_0', expected f32, f16 or bf16 (at "
+  EXPECT_EQ(check(rule("kv_cache", "dtype: q5_1"), kOneGpu),
+            "r.yaml:2: error: cuda.kv_cache: dtype is 'q5_1', expected f32, f16, bf16, fp8, q8_0 "
+            "or q4_0 (at "
             "model.layers.0.self_attn.kv_cache and 4 more)\n");
 }
 

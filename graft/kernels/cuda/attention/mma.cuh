@@ -146,9 +146,7 @@ __device__ inline void cp_async_16(std::uint16_t* to, const std::uint16_t* from)
 }
 
 // cp_async_16, or 16 zero bytes; `from` is then not read.
-__device__ inline void cp_async_16_or_zero(std::uint32_t to,
-                                           const void* from,
-                                           bool exists) {
+__device__ inline void cp_async_16_or_zero(std::uint32_t to, const void* from, bool exists) {
 #if GRAFT_HAS_MMA
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(exists ? 16 : 0)

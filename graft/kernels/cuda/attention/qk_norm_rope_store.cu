@@ -140,8 +140,7 @@ __device__ void store_head(const HeadJob& job, std::int64_t slot, const LaneHead
   }
   if (slot < 0) return;
   const CacheRows& cache = job.batch.cache;
-  const CacheRowAt to =
-      cache_row_at<Cache>(cache.data, slot, cache.key_size + cache.value_size);
+  const CacheRowAt to = cache_row_at<Cache>(cache.data, slot, cache.key_size + cache.value_size);
   const std::int64_t head_col = span.cache_col + state.head * span.size;
   GRAFT_UNROLL
   for (int i = 0; i < kVectorsPerLane; ++i)

@@ -77,7 +77,8 @@ __device__ void load_tiles(
         has_head ? queries[static_cast<std::int64_t>(head) * dims + dim] : 0.0F;
     const std::int64_t slot = memory.slots[at];
     memory.keys[i % kTileDims][at] =
-        slot >= 0 && dim < dims ? Cache::load(cache_row_at<Cache>(job.keys, slot, dims), dim) : 0.0F;
+        slot >= 0 && dim < dims ? Cache::load(cache_row_at<Cache>(job.keys, slot, dims), dim)
+                                : 0.0F;
   }
 }
 

@@ -27,19 +27,19 @@ struct CacheRowAt {
   std::uint8_t* scales;
 };
 
-// load, load_4: columns as f32; col of load_4 is a multiple of 4. Quantized types have load_codes and
-// load_scale of columns col .. col + 7, and halves(), which makes F16 of them; col is a multiple of
-// 8 and rows are a multiple of 4 bytes, of 8 without scales.
-// store_1, store_4: all lanes of a warp call them. store_1 has 32 consecutive columns, from a
-// multiple of 32 for types with scales; store_4 four per lane, where groups of 8 lanes have 32
-// consecutive columns. Lanes that are not active store nothing, nor do others of their group.
+// load, load_4: columns as f32; col of load_4 is a multiple of 4. Quantized types have load_codes
+// and load_scale of columns col .. col + 7, and halves(), which makes F16 of them; col is a
+// multiple of 8 and rows are a multiple of 4 bytes, of 8 without scales. store_1, store_4: all
+// lanes of a warp call them. store_1 has 32 consecutive columns, from a multiple of 32 for types
+// with scales; store_4 four per lane, where groups of 8 lanes have 32 consecutive columns. Lanes
+// that are not active store nothing, nor do others of their group.
 
 template <class Code_>
 struct PlainCache {
   using Code = Code_;
   static constexpr int kBits = 8 * sizeof(Code);
   static constexpr bool kHasScales = false;
-  static __device__ const Code* codes(const CacheRowAt& row) {
+  static const __device__ Code* codes(const CacheRowAt& row) {
     return reinterpret_cast<const Code*>(row.codes);
   }
   static __device__ Code* codes(CacheRowAt& row) { return reinterpret_cast<Code*>(row.codes); }
@@ -196,8 +196,7 @@ struct CacheQ8_0 {
   static __device__ void store_1(CacheRowAt row, std::int64_t col, float value, bool active) {
     const float scale = fabsf(largest_of_lanes<kWarpSize>(value)) / 127.0F;
     if (!active) return;
-    row.codes[col] =
-        static_cast<std::uint8_t>(code(value, scale == 0.0F ? 0.0F : 1.0F / scale));
+    row.codes[col] = static_cast<std::uint8_t>(code(value, scale == 0.0F ? 0.0F : 1.0F / scale));
     if (col % kScaleCols == 0) store_scale(row, col, scale);
   }
   static __device__ void store_4(CacheRowAt row, std::int64_t col, float4 v, bool active) {

@@ -34,10 +34,7 @@ void write_cache(const CacheRows& cache,
                  Stream stream);
 
 // Columns [first, first + out.size()) of a row of `cols` columns in host memory.
-void decode_cache_row(DType dtype,
-                      std::int64_t cols,
-                      const std::byte* row,
-                      std::int64_t first,
-                      std::span<float> out);
+void decode_cache_row(
+    DType dtype, std::int64_t cols, const std::byte* row, std::int64_t first, std::span<float> out);
 
 }  // namespace graft::kernels::cuda

@@ -77,9 +77,8 @@ TEST_F(QuantizedRows, AreNearTheirValues) {
     const DeviceArray<std::int32_t> slots(std::vector<std::int32_t>{2, -1, 0});
     const std::size_t row_bytes = bytes_of(type, kCols);
     const DeviceArray<std::byte> rows(std::vector<std::byte>(3 * row_bytes, std::byte{7}));
-    write_cache(
-        {.dtype = type, .data = rows.get(), .key_size = kKeys, .value_size = kCols - kKeys},
-        {values.get(), kCols}, {values.get() + kKeys, kCols}, slots.get(), 3, nullptr);
+    write_cache({.dtype = type, .data = rows.get(), .key_size = kKeys, .value_size = kCols - kKeys},
+                {values.get(), kCols}, {values.get() + kKeys, kCols}, slots.get(), 3, nullptr);
     const std::vector<std::byte> stored = rows.download();
     for (std::size_t i = row_bytes; i < 2 * row_bytes; ++i)
       ASSERT_EQ(stored[i], std::byte{7}) << "of no slot";
