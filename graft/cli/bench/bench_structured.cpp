@@ -128,7 +128,8 @@ Comparison compare(api::LLM& llm, const BenchStructuredOptions& options) {
            options.schema_file.empty() ? kSchema : read_text_file(options.schema_file));
   decode(llm, prompts, plain);  // warm-up; the prompts are in the prefix cache from here on
   decode(llm, prompts, any_text);
-  Comparison result = {.first_use = decode(llm, prompts, schema)};
+  Comparison result;
+  result.first_use = decode(llm, prompts, schema);
   const std::int64_t num_tokens = options.batch_size * (options.output_len - 1);
   if (result.first_use.num_tokens() < num_tokens) {
     fail("bench structured: the schema allowed ", result.first_use.num_tokens(), " of ", num_tokens,

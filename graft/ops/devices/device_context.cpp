@@ -62,7 +62,10 @@ void PassDevices::copy(TensorView from, TensorView to) {
   const Workspace::Scope scope(source.staging());
   const TensorView between = source.staging().allocate(from.dtype, {from.rows(), from.cols()});
   copy(from, between);
-  at(to.device).copy_in(between, to);
+  DeviceContext& destination = at(to.device);
+  destination.copy_in(between, to);
+  // The next copy from the source uses the same staging memory.
+  destination.finish_copies_in();
 }
 
 Pass on(Device device, const Pass& pass) {

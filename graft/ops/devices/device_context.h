@@ -54,8 +54,8 @@ class GraphCapture {
   virtual void join_host_call() = 0;
 };
 
-// One device. It executes in the order of the calls, asynchronously: only finish_copies_out()
-// waits.
+// One device. It executes in the order of the calls, asynchronously: only finish_copies_out() and
+// finish_copies_in() wait.
 class DeviceContext {
  public:
   explicit DeviceContext(Device device)
@@ -98,8 +98,11 @@ class DeviceContext {
   virtual void discard_tokens() {}
 
   // From host memory, which may be overwritten when this returns; staging memory only after a later
-  // finish_copies_out().
+  // finish_copies_out() or finish_copies_in().
   virtual void copy_in(TensorView from, TensorView to) = 0;
+  // Waits until staging memory given to copy_in() may be overwritten. A device that copies at once
+  // has nothing to wait for.
+  virtual void finish_copies_in() {}
   // To host memory, complete after finish_copies_out().
   virtual void start_copy_out(TensorView from, TensorView to) = 0;
   virtual void finish_copies_out() = 0;

@@ -262,6 +262,11 @@ void CudaContext::copy_in(TensorView from, TensorView to) {
              "copying to the GPU");
 }
 
+void CudaContext::finish_copies_in() {
+  copied_in_.record(stream_);
+  copied_in_.wait();
+}
+
 void CudaContext::start_copy_out(TensorView from, TensorView to) {
   use_gpu(device().index);
   check_cuda(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToHost, stream()),

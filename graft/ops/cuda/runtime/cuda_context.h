@@ -46,6 +46,7 @@ class CudaContext final : public DeviceContext {
   std::span<const std::int32_t> finish_tokens_out() override;
   void discard_tokens() override;
   void copy_in(TensorView from, TensorView to) override;
+  void finish_copies_in() override;
   void start_copy_out(TensorView from, TensorView to) override;
   void finish_copies_out() override;
 
@@ -108,6 +109,7 @@ class CudaContext final : public DeviceContext {
   void upload_inputs(Offset first);
 
   CudaStream stream_;
+  CudaEvent copied_in_;
   CudaEvent copied_out_;
   CudaEvent uploaded_;  // after it, inputs_staging_ may be overwritten
   const Batch* batch_ = nullptr;
