@@ -26,8 +26,19 @@ bool is_web_url(const std::string& url) {
   return starts_with("http://") || starts_with("https://");
 }
 
-// Calls function(url, where) for each http or https URL of an image part in OpenAI's form. Other
-// forms are left to api::ChatFormat, which reports them.
+// Calls function(url, where) if the part is an image in OpenAI's form with an http or https URL.
+template <class Part, class Function>
+void visit_url(Part& part, const std::string& where, const Function& function) {
+  if (!part.is_object()) return;
+  const auto image = part.find("image_url");
+  if (image == part.end()) return;
+  const auto inner = image->is_object() ? image->find("url") : image;
+  if (image->is_object() && inner == image->end()) return;
+  if (!inner->is_string() || !is_web_url(inner->template get<std::string>())) return;
+  function(*inner, where + (image->is_object() ? ".image_url.url" : ".image_url"));
+}
+
+// For each part of each message. Other forms are left to api::ChatFormat, which reports them.
 template <class Messages, class Function>
 void for_each_url(Messages& messages, const Function& function) {
   if (!messages.is_array()) return;
@@ -35,17 +46,8 @@ void for_each_url(Messages& messages, const Function& function) {
     if (!messages[i].is_object()) continue;
     const auto content = messages[i].find("content");
     if (content == messages[i].end() || !content->is_array()) continue;
-    for (std::size_t j = 0; j < content->size(); ++j) {
-      auto& part = (*content)[j];
-      if (!part.is_object()) continue;
-      const auto image = part.find("image_url");
-      if (image == part.end()) continue;
-      const auto inner = image->is_object() ? image->find("url") : image;
-      if (image->is_object() && inner == image->end()) continue;
-      if (!inner->is_string() || !is_web_url(inner->template get<std::string>())) continue;
-      const std::string where = str("messages[", i, "].content[", j, ']');
-      function(*inner, where + (image->is_object() ? ".image_url.url" : ".image_url"));
-    }
+    for (std::size_t j = 0; j < content->size(); ++j)
+      visit_url((*content)[j], str("messages[", i, "].content[", j, ']'), function);
   }
 }
 
