@@ -15,7 +15,7 @@
 namespace graft::server {
 namespace {
 
-constexpr std::size_t kNumThreads = 4;
+constexpr std::size_t kNumFetchThreads = 4;
 
 bool is_web_url(const std::string& url) {
   const auto starts_with = [&](std::string_view scheme) {
@@ -60,7 +60,7 @@ bool has_image_urls(const OrderedJson& messages) {
 }
 
 ImageFetcher::ImageFetcher(const std::vector<std::string>& hosts, hub::FetchLimits limits)
-    : hosts_(hosts), limits_(limits), workers_(hosts.empty() ? 0 : kNumThreads) {}
+    : hosts_(hosts), limits_(limits), workers_(hosts.empty() ? 0 : kNumFetchThreads) {}
 
 ImageFetcher::~ImageFetcher() {
   stop();

@@ -119,10 +119,11 @@ void attend(const kernels::cuda::AttentionShape& shape,
     if (batch.num_sequences == 0) continue;
     const TensorView own = queries.slice(first_row, batch.num_rows);
     const TensorView to = out.slice(first_row, batch.num_rows);
-    if (kernels::cuda::is_gathered(shape, batch, cache.rows().dtype))
+    if (kernels::cuda::is_gathered(shape, batch, cache.rows().dtype)) {
       attend_gathered(shape, batch, cache.rows(), rows_of(own), rows_of(to), gpu, workspace);
-    else
+    } else {
       attend(shape, batch, cache, own, to, gpu, workspace);
+    }
   }
 }
 
