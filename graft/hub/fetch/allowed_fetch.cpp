@@ -41,6 +41,7 @@ std::string fetch_allowed(const std::string& url,
          .total_seconds = left,
          .max_redirects = 0,
          .has_proxy = false,
+         .gets_tokens = false,
          .allows_address =
              [&hosts](const std::string& address) { return hosts.allows_address(address); },
          .stop = stop});

@@ -103,6 +103,9 @@ class AllowedFetch : public ::testing::Test {
     if (path == "/loop") return {.status = 302, .headers = {"Location: /loop"}};
     if (path == "/away")
       return {.status = 302, .headers = {"Location: " + other.url() + "/secret"}};
+    if (path == "/token")
+      return {.status = 401,
+              .headers = {"WWW-Authenticate: Bearer realm=\"" + other.url() + "/token\""}};
     if (path == "/file") return {.status = 302, .headers = {"Location: file:///etc/passwd"}};
     if (path == "/large") return {.body = std::string(200000, 'x')};
     if (path == "/endless") return {.body = std::string(200000, 'x'), .has_length = false};
@@ -117,6 +120,7 @@ TEST_F(AllowedFetch, FollowsRedirectsToAllowedHostsOnly) {
   EXPECT_EQ(fetch("/moved"), "pixels");
   EXPECT_NE(error_of([&] { fetch("/away"); }).find("to which the server redirects"),
             std::string::npos);
+  EXPECT_NE(error_of([&] { fetch("/token"); }).find("401"), std::string::npos);
   EXPECT_TRUE(other.requests().empty());
   EXPECT_NE(error_of([&] { fetch("/file"); }), "");
   EXPECT_NE(error_of([&] { fetch("/loop"); }).find("more than 5 redirects"), std::string::npos);

@@ -257,7 +257,7 @@ HttpResponse HttpClient::get(const HttpRequest& request) {
   const bool has_own_token = std::ranges::any_of(request.headers, [](const std::string& header) {
     return lower_case(header).starts_with("authorization:");
   });
-  if (has_own_token) return get_with_retries(request);
+  if (has_own_token || !config_.gets_tokens) return get_with_retries(request);
   HttpRequest with_token = request;
   const auto send = [&] {
     with_token.headers = request.headers;

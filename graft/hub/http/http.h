@@ -38,6 +38,8 @@ struct HttpConfig {
   double total_seconds = 0;   // of an attempt; 0: unlimited
   int max_redirects = 10;     // 0: a redirect is returned
   bool has_proxy = true;      // false: proxies of the environment are not used
+  // Whether a server that refuses a request may name the URL of a token. It may be any URL.
+  bool gets_tokens = true;
   // Whether to connect to an IP address, in its usual form; empty: to any. A connection is refused
   // after the name was resolved, so a name cannot hide its address.
   std::function<bool(const std::string& address)> allows_address = {};
