@@ -21,6 +21,7 @@
 #include "graft/formats/safetensors/safetensors_file.h"
 #include "graft/models/open_model.h"
 #include "graft/testing/golden.h"
+#include "graft/testing/shared_data.h"
 #include "graft/vision/decode.h"
 #include "graft/vision/processor.h"
 
@@ -91,8 +92,7 @@ inline std::vector<float> run_with_image(Model& model,
 
 // A picture of tests/fixtures/images, prepared for the model.
 inline vision::PreparedImage picture(const std::string& name, const OpenModel& open) {
-  const auto path = std::filesystem::path(GRAFT_SOURCE_DIR) / "tests/fixtures/images" / name;
-  std::ifstream in(path, std::ios::binary);
+  std::ifstream in(test_data("fixtures/images") / name, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
   const vision::Image image = vision::decode_image(std::as_bytes(std::span(bytes)));
   return vision::prepare(image, open.source().config().vision->processor);
