@@ -3,15 +3,19 @@
 
 #include "graft/perf/memory.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "graft/base/out_of_memory.h"
 #include "graft/models/open_model.h"
+#include "graft/ops/devices/cuda_operators.h"
+#include "graft/ops/params.h"
 #include "graft/packing/packed_cache.h"
 #include "graft/testing/device.h"
 #include "graft/testing/formats.h"
@@ -81,6 +85,27 @@ TEST_P(DeviceMemoryUse, IsAsPredicted) {
   auto cached = perf::memory_use(open.plan(), {.context = context, .parallel = 1});
   for (const Device gpu : kGpus)
     EXPECT_EQ(allocated(gpu), cached[gpu].weights + cached[gpu].kv_cache) << to_string(gpu);
+}
+
+// Prefill copies the keys and values of a quantized cache to F16, up to a limit.
+TEST(QuantizedCacheMemory, CountsTheCopiesForPrefill) {
+  const auto workspace = [](const std::string& dtype, std::int64_t context) {
+    OpenOptions with_type = options(kDeviceOnly);
+    with_type.kv_cache_dtype = dtype;
+    const OpenModel open(golden_checkpoint("llama"), with_type);
+    const perf::Workload load = {.context = context, .parallel = 1, .prefill_tokens = 16};
+    return perf::memory_use(open.plan(), load).at(kGpus[0]).workspace;
+  };
+  const OpenModel open(golden_checkpoint("llama"), options(kDeviceOnly));
+  const auto& cache = std::get<ops::KvCacheParams>(
+      open.plan().at("model.layers.0.self_attn.kv_cache").module->params);
+  const auto row_bytes = static_cast<std::uint64_t>(2 * (cache.key_size + cache.value_size));
+  for (const char* dtype : {"fp8", "q8_0"}) {
+    EXPECT_EQ(workspace(dtype, 1000) - workspace("f16", 1000), 1000 * row_bytes) << dtype;
+    EXPECT_EQ(workspace(dtype, 100'000'000) - workspace("f16", 100'000'000),
+              ops::kGatheredHeadBytes)
+        << dtype;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models,
