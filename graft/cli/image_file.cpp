@@ -13,6 +13,7 @@ namespace graft::cli {
 
 OrderedJson image_part(const std::filesystem::path& path) {
   std::error_code error;
+  if (!std::filesystem::exists(path, error)) fail(path.string(), ": no such file or folder");
   if (std::filesystem::is_directory(path, error))
     fail(path.string(), ": is a folder, not an image");
   std::ifstream in(path, std::ios::binary);

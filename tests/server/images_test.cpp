@@ -267,6 +267,7 @@ TEST_F(Images, RunTakesImageFiles) {
   EXPECT_NE(unread.err.find(damaged + ": "), std::string::npos) << unread.err;
   const Outcome missing = run_program({"run", "-m", model, "--image", "/nowhere.png", "Hi"});
   EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_NE(missing.err.find("/nowhere.png: no such file or folder"), std::string::npos);
 }
 
 TEST_F(Images, PlanShowsTheTower) {
